@@ -21,6 +21,19 @@ def test_matches_agree_with_the_cpu(options):
     np.testing.assert_array_equal(matches.indices, expected.indices)
 
 
+def test_later_searches_of_one_pair_do_not_see_earlier_ones():
+    """On a GPU, a recorded graph searches sets that are padded to the same size."""
+    sets = [
+        caloric.extract(photograph(name, (300, 260)), max_features=count)
+        for name, count in (("astronaut", 600), ("coffee", 90), ("camera", 300))
+    ]
+    for a, b in ((0, 2), (2, 0), (1, 0), (0, 1), (1, 1), (2, 1)):
+        expected = caloric.match(sets[a], sets[b], ratio=0.95)
+        matches = caloric.match(sets[a], sets[b], ratio=0.95, device=HERE)
+        np.testing.assert_array_equal(matches.indices, expected.indices)
+        np.testing.assert_allclose(matches.distances, expected.distances, atol=1e-5)
+
+
 def test_equal_descriptors_match_as_on_the_cpu():
     rng = np.random.default_rng(0)
     few = rng.standard_normal((6, 16)).astype(np.float32)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from caloric.gpu import backend, cuda_streams, devices, upload
+from caloric.gpu import backend, cuda_streams, devices, graphs, upload
 from caloric.gpu.cuda_streams import Download
 from caloric.matching import neighbors as on_cpu
 from caloric.matching.neighbors import LARGEST, Neighbors, check_values
@@ -20,6 +20,9 @@ _SCORES = 1 << 28  # that PyTorch computes at once, at most
 _BYTES = 1 << 29  # of results of a group of pairs, at most
 _GROUP = 64  # pairs that are searched together, at most
 _IN_FLIGHT = 2  # groups queued on the device while the results of another are unpacked
+# Sizes to which both sets are padded for recorded graphs, if there is only one pair. More
+# descriptors take so long that recording saves no time.
+_RECORDED = 1024, 2048, 4096, 8192, 16384
 
 Pair = tuple[int, int]
 
@@ -41,6 +44,11 @@ def neighbors(
     searched on the CPU.
     """
     search = _Search(sets, radius, device)
+    if len(pairs) == 1:
+        what = f"matching {_sizes(sets, pairs[0])}"
+        one = devices.unless_out_of_memory(partial(search.begin_one, pairs[0]), what)
+        yield from search.results(pairs, one)
+        return
     rows = devices.unless_out_of_memory(search.upload, f"matching {_sizes(sets, pairs[0])}")
     in_flight: deque[tuple[Sequence[Pair], _PendingGroup | None]] = deque()
     for group in _groups(sets, pairs):
@@ -78,23 +86,32 @@ def _groups(sets: Sequence[Set], pairs: Sequence[Pair]) -> Iterator[Sequence[Pai
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """The descriptors (n, d) of all sets minus their mean, and positions (n, 2) if known.
+    """The descriptors (n, d) of sets minus their mean, and positions (n, 2) if known.
 
     ``split`` are the descriptors as sums of float16 numbers, None if the Triton kernel cannot be
-    used. ``starts`` are the first rows of the sets, ``largest`` () is the largest absolute entry
-    before the mean was subtracted.
+    used. ``largest`` () is the largest absolute entry before the mean was subtracted.
     """
 
     values: Tensor
     split: Any
     xy: Tensor | None
-    starts: NDArray[np.int64]
-    largest: Download
+    largest: Tensor
+
+    @classmethod
+    def of(cls, values: Tensor, xy: Tensor | None, used: Tensor | None = None) -> "_Rows":
+        """Return descriptors, of which only the rows ``used`` (n,) are not zero."""
+        # Subtract the mean: far from 0 the scores would suffer from cancellation.
+        if used is None:
+            centered = values - values.mean(0, dtype=torch.float64).float()
+        else:
+            mean = (values.sum(0, dtype=torch.float64) / used.sum()).float()
+            centered = torch.where(used[:, None], values - mean, 0.0)
+        return cls(centered, _split(centered), xy, values.abs().amax())
 
 
 @dataclass(frozen=True, eq=False)
 class _PendingGroup:
-    """The pending results of p pairs (p, n, 4), see :func:`_packed`."""
+    """The pending results of p pairs (p, n, 4), see :func:`_packed`, and the largest entry."""
 
     download: Download
     largest: Download
@@ -108,27 +125,55 @@ class _Search:
     radius: float
     device: Any
 
-    def upload(self) -> _Rows:
-        """Return all sets on the device."""
+    def upload(self) -> tuple[_Rows, Download]:
+        """Return all sets on the device, and their largest absolute entry."""
         with torch.no_grad(), cuda_streams.using(self.device):
             values = _uploaded([s.values for s in self.sets], self.device).float()
             positions = [s.xy for s in self.sets if s.xy is not None]
             has_xy = len(positions) == len(self.sets)
             xy = _uploaded(positions, self.device).float() if has_xy else None
-            largest = cuda_streams.download(values.abs().amax())
-            # Subtract the mean: far from 0 the scores would suffer from cancellation.
-            values = values - values.mean(0, dtype=torch.float64).float()
-            starts = np.cumsum([0, *(len(s.values) for s in self.sets)])[:-1]
-            return _Rows(values, _split(values), xy, starts, largest)
+            rows = _Rows.of(values, xy)
+            return rows, cuda_streams.download(rows.largest)
 
-    def begin(self, rows: _Rows, pairs: Sequence[Pair]) -> _PendingGroup:
+    def begin(self, uploaded: tuple[_Rows, Download], pairs: Sequence[Pair]) -> _PendingGroup:
         """Queue the search of a group of pairs on the device."""
+        rows, largest = uploaded
         counts = [len(s.values) for s in self.sets]
+        starts = np.cumsum([0, *counts])
+        table = np.array([(starts[a], counts[a], starts[b], counts[b]) for a, b in pairs], np.int32)
         with torch.no_grad(), cuda_streams.using(self.device):
-            search = _plain if rows.split is None else _fused
-            table = [(rows.starts[a], counts[a], rows.starts[b], counts[b]) for a, b in pairs]
-            result = search(rows, np.array(table, np.int32), self.radius)
-            return _PendingGroup(cuda_streams.download(result), rows.largest)
+            if rows.split is None:
+                result = _plain(rows, table, self.radius)
+            else:
+                size = int(table[:, 1].max()), int(table[:, 3].max())
+                on_device = torch.from_numpy(table).to(self.device, non_blocking=True)
+                result = _fused(rows, on_device, self.radius, size)
+            return _PendingGroup(cuda_streams.download(result), largest)
+
+    def begin_one(self, pair: Pair) -> _PendingGroup:
+        """Queue the search of one pair, by a recorded graph unless the sets are large."""
+        a, b = (self.sets[i] for i in pair)
+        counts = len(a.values), len(b.values)
+        size = graphs.padded_size(max(counts), _RECORDED, 0)
+        if size is None or not _is_split(a.values.shape[1], self.device):
+            return self.begin(self.upload(), [pair])
+
+        def work(values: Tensor, xy: Tensor | None, table: Tensor) -> tuple[Tensor, Tensor]:
+            row = torch.arange(size, device=self.device)
+            used = (row < table[0, 1::2, None]).flatten()
+            rows = _Rows.of(values, xy, used)
+            return _fused(rows, table, self.radius, (size, size)), rows.largest
+
+        with torch.no_grad(), cuda_streams.using(self.device):
+            values = _padded([a.values, b.values], size, self.device)
+            # The search does not read the positions of the first set.
+            xy = None if b.xy is None else _padded([b.xy[:0], b.xy], size, self.device)
+            table = upload.as_tensor(
+                np.array([[0, counts[0], size, counts[1]]], np.int32), self.device
+            )
+            key = "neighbors", self.radius
+            result, largest = graphs.recorded(work, key, values, xy, table)
+            return _PendingGroup(cuda_streams.download(result), cuda_streams.download(largest))
 
     def results(self, pairs: Sequence[Pair], pending: _PendingGroup | None) -> Iterator[Neighbors]:
         """Yield the results of pairs; if they are not pending, search on the CPU."""
@@ -154,24 +199,38 @@ class _Search:
         return on_cpu.neighbors(left, right, xy, self.radius)
 
 
+def _is_split(dimension: int, device: Any) -> bool:
+    """Return whether the Triton kernel supports descriptors of this dimension."""
+    if not backend.of(device).compiled:
+        return False
+    from caloric.gpu import neighbors_kernels as kernels
+
+    return dimension <= kernels.MAX_DIMENSION
+
+
 def _split(values: Tensor) -> Any:
     """Return descriptors as sums of float16 numbers, or None if the kernel cannot be used."""
-    if not backend.of(values.device).compiled:
+    if not _is_split(values.shape[1], values.device):
         return None
     from caloric.gpu import neighbors_kernels as kernels
 
-    return kernels.split(values) if values.shape[1] <= kernels.MAX_DIMENSION else None
+    return kernels.split(values)
 
 
 def _uploaded(arrays: Sequence[Any], device: Any) -> Tensor:
     """Return the concatenated rows of arrays or tensors (n, d) on the device."""
     if all(isinstance(v, np.ndarray) and v.dtype == arrays[0].dtype for v in arrays):
         return upload.upload_rows(arrays, device)
-    parts = (
-        v.to(device) if isinstance(v, torch.Tensor) else upload.upload_rows([v], device)
-        for v in arrays
-    )
-    return torch.cat([v.float() for v in parts])
+    return torch.cat([upload.as_tensor(v, device).float() for v in arrays])
+
+
+def _padded(arrays: Sequence[Any], size: int, device: Any) -> Tensor:
+    """Return arrays or tensors (n, d), each padded by zeros to ``size`` rows, as one tensor."""
+    result = torch.zeros((len(arrays), size, arrays[0].shape[1]), device=device)
+    for rows, values in zip(result, arrays, strict=True):
+        if len(values):
+            rows[: len(values)].copy_(upload.as_tensor(values, device))
+    return result.flatten(0, 1)
 
 
 def _to_host(values: Any) -> Any:
@@ -184,23 +243,22 @@ def _packed(nearest: Tensor, first: Tensor, second: Tensor, mutual: Tensor) -> T
     return torch.stack([bits, first, second, mutual.float()], -1)
 
 
-def _fused(rows: _Rows, table: NDArray[np.int32], radius: float) -> Tensor:
+def _fused(rows: _Rows, pairs: Tensor, radius: float, size: tuple[int, int]) -> Tensor:
     """Return the packed neighbors (p, n, 4) of pairs (p, 4) of sets, by the Triton kernel.
 
-    A row of ``table`` holds the first row and the number of rows of both sets.
+    A row of ``pairs`` holds the first row and the number of rows of both sets, of which the largest
+    have ``size`` = (n, m) rows.
     """
     from caloric.gpu import neighbors_kernels as kernels
 
-    n, m = int(table[:, 1].max()), int(table[:, 3].max())
-    device = rows.values.device
-    pairs = torch.from_numpy(table).to(device, non_blocking=True)
+    (n, m), device = size, rows.values.device
     nearest, top, second, tops = kernels.nearest_rows(rows.split, pairs, rows.xy, radius, (n, m))
     row = torch.arange(n, dtype=torch.int32, device=device)
     valid = row < pairs[:, 1:2]
     index = nearest.long()
     # Of rows at the same distance to b, the first is its nearest.
     candidates = torch.where(valid & (top == tops.gather(1, index)), row, n)
-    owner = torch.full((len(table), m), n, dtype=torch.int32, device=device)
+    owner = torch.full((len(pairs), m), n, dtype=torch.int32, device=device)
     owner = owner.scatter_reduce(1, index, candidates, "amin")
     mutual = owner.gather(1, index) == row
     a = (pairs[:, :1] + row).clamp_max(len(rows.values) - 1)
