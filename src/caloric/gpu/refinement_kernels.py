@@ -1,7 +1,6 @@
 """Triton kernels for the refinement of matches; the steps are in refinement_steps.py.
 
-A program computes one match. Gradients of patches are matrix products, which PyTorch computes
-between the kernels.
+A program computes one match; gradients of patches are computed between these kernels.
 """
 
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from caloric.gpu import covariance_kernels, refinement
+from caloric.gpu import covariance_kernels, gradient_kernels, refinement
 from caloric.gpu.caches import cached
 from caloric.gpu.cholesky_kernels import solve
 from caloric.gpu.patch_kernels import SAMPLES, SHAPE, grid, levels, patch, patches
@@ -218,7 +217,7 @@ def _minimize(first: Tensor, second: Octaves, b: Tensor, tried: Tensor, blur: in
     The patches (m, n) of the second image are overwritten.
     """
     count, device = len(b), b.device
-    filters, roots = refinement.tables(device).gradients[blur], _roots(device)
+    filters, roots = gradient_kernels.filters(device)[blur], _roots(device)
     template = torch.empty((count, 2 * SAMPLES), device=device)
     slopes = torch.empty((count, 6, 2 * SAMPLES), device=device)
     power_a = torch.empty(count, device=device)
@@ -249,11 +248,11 @@ def refined(images: tuple[Octaves, Octaves], a: Tensor, b: Tensor) -> Tensor:
     end = _minimize(of_a, second, b, of_b.clone(), 0)
     plausible = end.numbers[:, 0] < steps.MAX_COST
     end = _minimize(of_a, second, end.maps, patches(second, end.maps), 1)
-    tables = refinement.tables(a.device)
-    start, _ = steps.fields(of_b, tables.gradients[1], tables)
+    filters = gradient_kernels.filters(a.device)[1]
+    start, _ = steps.fields(of_b, filters, refinement.tables(a.device))
     weights, inverse = covariance_kernels.weights(end.slopes, end.hessian, _roots(a.device))
     return covariance_kernels.finished(
-        images, a, end.maps, tables.gradients[1].adjoint(weights), inverse=inverse,
+        images, a, end.maps, filters.adjoint(weights), inverse=inverse,
         power_a=end.power_a, before=((start - end.template) ** 2).sum(1), numbers=end.numbers,
         plausible=plausible,
     )  # fmt: skip
