@@ -11,6 +11,7 @@ are not similar are removed; they are computed once, because they need the scale
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import hypot
 
 import numpy as np
@@ -140,8 +141,9 @@ def propagate(
     joined = [_Candidates.joined(rows[i], refinements[i]) for i in range(2)]
     # On a device, both are queued before the first result is used.
     described = [_described(describe, 1 - i, joined[i], sides[i]) for i in range(2)]
-    a, b = (_similar(sides[i], joined[i], described[i]()) for i in range(2))
-    return a, b
+    similar = threads.begin(partial(_similar, sides[0], joined[0], described[0]()))
+    backward = _similar(sides[1], joined[1], described[1]())
+    return similar(), backward
 
 
 @dataclass(frozen=True, eq=False)
