@@ -121,8 +121,11 @@ def _by_agreement(
     ``refine`` is called with all candidates, on another thread, while their agreement is computed.
     """
     matches = [Matches.empty()] * len(pairs)
+    # While a device searches, frames are copied from it.
+    copying = threads.begin(partial(_copy_frames, pairs))
     for i, a, b, nearest in _nearest(pairs, options.radius, options.device):
         candidates = selected(nearest, options.mutual, None)
+        copying()
         maps = matched_maps(a.frames.maps, b.frames.maps, candidates)
         refining = None if refine is None else threads.begin(partial(refine, *maps))
         rows = candidates.indices[:, 0]
@@ -135,6 +138,11 @@ def _by_agreement(
         if refining is not None:
             matches[i] = _with_refined(matches[i], refining()[kept])
     return matches
+
+
+def _copy_frames(pairs: list[tuple[Any, Any]]) -> None:
+    for a, b in pairs:
+        _ = a.frames, b.frames  # those on a device keep their copy
 
 
 def _with_refined(matches: Matches, refined: Refined) -> Matches:
@@ -218,24 +226,28 @@ def descent(device: str) -> refinement.Descent:
     return partial(on_device.descend, device=target)
 
 
-def prepared(images: Sequence[Any], device: str) -> list[Any]:
+def prepared(images: Sequence[Any], device: str, names: Sequence[str] | None = None) -> list[Any]:
     """Return images, or grayscale arrays (h, w), prepared for :func:`matched_and_refined`.
 
-    They are on the device if it has enough memory, otherwise on the CPU.
+    They are on the device if it has enough memory, otherwise on the CPU. Errors start with the
+    name of an image, by default that of its file.
     """
+    names = [inputs.label(image, "image") for image in images] if names is None else names
     target = devices.resolve(device)
     if target is not None:
         from caloric.gpu import descent as on_device
 
-        octaves = on_device.prepared_images(images, target)
+        octaves = on_device.prepared_images(images, names, target)
         if octaves is not None:
             return octaves
 
-    def on_cpu(image: Any) -> Any:
-        gray = inputs.gray(image)
+    def on_cpu(item: tuple[Any, str]) -> Any:
+        image, name = item
+        with inputs.naming(name):
+            gray = inputs.gray(image)
         return refinement.prepared(gray) if min(gray.shape) >= 2 else gray
 
-    return threads.each(on_cpu, images)
+    return threads.each(on_cpu, zip(images, names, strict=True))
 
 
 def matched_maps(

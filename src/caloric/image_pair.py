@@ -1,6 +1,6 @@
 """Match two images in one call: features, matches, geometry, matched points and a plot."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -274,19 +274,17 @@ def match_images(
         "extracting features" if first is None else f"simulated views up to tilt {first}"
     )
     sources = _sources(images, labels, extract_options)
-    pool = ThreadPoolExecutor(3)
-    try:
-        # While a device waits for the features, it prepares the images for refinement.
-        extracting = pool.map(
-            progress.inherited(partial(_extracted, extract_options, device)),
-            images, sources, masks, labels,
-        )  # fmt: skip
-        prepare = partial(comparison.prepared, images if refine else [], device)
-        preparing = pool.submit(progress.inherited(prepare)) if on_device else None
-        searched = next(extracting), next(extracting)
-        octaves = prepare() if preparing is None else preparing.result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # on Ctrl-C, do not wait for the others
+    extracting = [
+        _extracting(extract_options, device, *image)
+        for image in zip(images, sources, masks, labels, strict=True)
+    ]
+    prepare: Callable[[], list[Any]] = list
+    if refine:
+        prepare = partial(comparison.prepared, images, device, labels)
+    if on_device:  # the images are prepared for refinement while their features are awaited
+        octaves, searched = prepare(), (extracting[0](), extracting[1]())
+    else:
+        searched, octaves = _on_two_threads(extracting), prepare()
     counts = len(searched[0]), len(searched[1])
 
     def matched(pair: tuple[Any, Any]) -> ImageMatch:
@@ -362,18 +360,29 @@ def _sources(
     return kept(images[0], names[0]), kept(images[1], names[1])
 
 
-def _extracted(
+def _extracting(
     options: ExtractOptions, device: str, image: Any, pixels: Source, mask: Any, name: str
-) -> Any:
-    """Return the features of an image; those on a device stay there, besides a copy."""
-    stays = devices.resolve(device) is not None and options.views is None
+) -> Callable[[], Any]:
+    """Start extracting the features of an image; those on a device stay there, besides views."""
+    stay = devices.resolve(device) is not None and options.views is None
+
+    def named(work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except InputError as error:
+            raise inputs.named(error, name) from None
+
+    begin = partial(dispatch.begin, image, mask, options, device, tiles.MEMORY, stay, name, pixels)
+    return partial(named, named(begin).features)
+
+
+def _on_two_threads(work: Sequence[Callable[[], Any]]) -> tuple[Any, Any]:
+    pool = ThreadPoolExecutor(2)
     try:
-        features = dispatch.extract_one(
-            image, mask, options, device, on_device=stays, name=name, pixels=pixels
-        )
-    except InputError as error:
-        raise inputs.named(error, name) from None
-    return features
+        first, second = [pool.submit(progress.inherited(one)) for one in work]
+        return first.result(), second.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # on Ctrl-C, do not wait for the other
 
 
 _RELIABLE = 0.9  # confidence of a geometry at which "auto" stops

@@ -185,9 +185,9 @@ def extract(
         return dispatch.extract_list(images, mask, request, device, memory, on_device)
     name = inputs.label(image, "image")
     with inputs.naming(name):
-        result: Features = dispatch.extract_one(
-            inputs.opened(image), mask, request, device, memory, on_device, name
-        )
+        opened = inputs.opened(image)
+        extraction = dispatch.begin(opened, mask, request, device, memory, on_device, name)
+        result: Features = extraction.features()
     return result
 
 

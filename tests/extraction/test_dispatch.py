@@ -38,7 +38,7 @@ def _depth(monkeypatch, module, name, work):
 
 
 def test_the_call_stack_of_extract_is_shallow(monkeypatch):
-    """Six functions: extract, extract_one, find, scale_spaces, build, octaves."""
+    """Six functions: extract, features, find, scale_spaces, build, octaves."""
     depth = _depth(monkeypatch, scalespace, "octaves", lambda: caloric.extract(IMAGE))
     assert depth <= 6
 
@@ -56,7 +56,7 @@ def test_many_images_have_the_same_features_as_each(device):
     images = [IMAGE, IMAGE[:100], IMAGE]
     masks = [None, np.ones((100, 160)), IMAGE > 100]
     each = [
-        dispatch.extract_one(image, mask, OPTIONS, device)
+        dispatch.begin(image, mask, OPTIONS, device).features()
         for image, mask in zip(images, masks, strict=True)
     ]
     together = caloric.extract_many(images, masks=masks, max_features=40, device=device)

@@ -44,7 +44,7 @@ def test_results_do_not_depend_on_the_batch_size(pair, monkeypatch):
 def test_images_may_be_prepared(pair):
     a, b = (maps[:20] for maps in frames_of(pair))
     pixels = [image.astype(np.float32) / 255 for image in pair[:2]]
-    octaves = descent.prepared_images(pair[:2], DEVICE)
+    octaves = descent.prepared_images(pair[:2], ["a", "b"], DEVICE)
     expected = descent.descend(*pixels, a, b, DEVICE)
     actual = descent.descend(*octaves, a, b, DEVICE)
     for one, other in zip(vars(expected).values(), vars(actual).values(), strict=True):

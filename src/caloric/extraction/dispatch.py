@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,8 +26,42 @@ _log = logging.getLogger(__name__)
 _FEW = 100  # fewer features may be due to an incorrect intensity range
 
 
-@threads.single_threaded_blas
-def extract_one(
+@dataclass(frozen=True, eq=False)
+class Extraction:
+    """The extraction of an image, which a device has started or the CPU will do.
+
+    ``pending`` returns the features, or None if the image does not fit into device memory. Then the
+    CPU reads it from ``pixels``, if there is such a source. Features are left on the device
+    ``stay_on`` unless it is None. Warnings start with ``name``.
+    """
+
+    image: Any
+    mask: Any
+    options: ExtractOptions
+    memory: int
+    stay_on: Any = None
+    name: str = "image"
+    pixels: Source | None = None
+    pending: Callable[[], Any] | None = None
+
+    @threads.single_threaded_blas
+    def features(self) -> Any:
+        """Return the features."""
+        features = None if self.pending is None else self.pending()
+        if features is None:
+            pixels = self.pixels or tiled.checked_source(self.image, self.options.recipe.kernel)
+            allowed = tiled.allowed_by(self.mask, pixels.size)
+            frames, values = tiled.find(pixels, allowed, self.options, self.memory)
+            features = self.options.features(frames, values, pixels.size)
+            if self.stay_on is not None:
+                features = _uploaded(features, self.stay_on)
+        if isinstance(features, Failure):
+            raise InputError(features.reason)
+        advise(self.name, self.image, len(features), self.options)
+        return features
+
+
+def begin(
     image: Any,
     mask: Any,
     options: ExtractOptions,
@@ -35,34 +70,21 @@ def extract_one(
     on_device: bool = False,
     name: str = "image",
     pixels: Source | None = None,
-) -> Any:
-    """Return the features of an image; with ``on_device`` they are left on the device.
-
-    An image that does not fit into device memory is processed on the CPU, which reads it from
-    ``pixels`` if there is such a source. Warnings start with ``name``.
-    """
+) -> Extraction:
+    """Start extracting the features of an image; the CPU starts when they are requested."""
     target = devices.resolve(device)
     check_device(target, options, on_device)
-    features: Any = None
+    pending: Callable[[], Any] | None = None
     if options.views is not None:
-        features = oblique.begin(image, mask, options, (1, *options.tilts), device, memory)()
+        pending = oblique.begin(image, mask, options, (1, *options.tilts), device, memory)
     elif target is not None:
         from caloric.gpu import batches
 
         item = _prepared(image, mask)
         if 0 not in item[0].shape:
-            features = batches.extract_one(item, options, target, on_device)
-    if features is None:
-        pixels = pixels or tiled.checked_source(image, options.recipe.kernel)
-        allowed = tiled.allowed_by(mask, pixels.size)
-        frames, values = tiled.find(pixels, allowed, options, memory)
-        features = options.features(frames, values, pixels.size)
-        if on_device:
-            features = _uploaded(features, target)
-    if isinstance(features, Failure):
-        raise InputError(features.reason)
-    advise(name, image, len(features), options)
-    return features
+            pending = batches.begin_one(item, options, target, on_device)
+    stay_on = target if on_device else None
+    return Extraction(image, mask, options, memory, stay_on, name, pixels, pending)
 
 
 def detect(image: ImageLike, mask: Any, options: DetectOptions, memory: int) -> Frames:
@@ -110,7 +132,7 @@ def extract_each(
         yield from _each_on_device(images, options, target, memory, on_device, name)
     else:
         for index, (image, mask) in enumerate(images):
-            work = partial(extract_one, image, mask, options, memory=memory, name=name(index))
+            work = Extraction(image, mask, options, memory, name=name(index)).features
             yield index, _or_failure(image, work)
 
 
@@ -212,7 +234,7 @@ def _each_on_device(
 
     def on_cpu(index: int) -> Any:
         image, mask = pending.pop(index)
-        work = partial(extract_one, image, mask, options, memory=memory, name=name(index))
+        work = Extraction(image, mask, options, memory, name=name(index)).features
         result = _or_failure(image, work)
         if on_device and isinstance(result, Features):
             return _uploaded(result, device)

@@ -6,7 +6,8 @@ Images of a batch have the same size, or similar sizes that share a layout: see
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -130,21 +131,30 @@ def begin(
         return PendingBatch(packed, copy, resident, options, size, image_sizes)
 
 
-def extract_one(
+def begin_one(
     item: Item, options: ExtractOptions, device: Any, keep_on_device: bool = False
-) -> Result:
-    """Return the features of one image; None if it does not fit into device memory."""
+) -> Callable[[], Result]:
+    """Start extracting one image; call the result to get its features.
+
+    They are None if the image does not fit into device memory.
+    """
     h, w = Kind.of(item[0]).size
-    while addressable(h, w, device):
-        try:
-            results = begin([item], options, device, keep_on_device).results()
-        except torch.OutOfMemoryError:
-            break
-        if results is not None:
-            return results[0]
-    graphs.clear()
-    _log_too_large(h, w)
-    return None
+    pending = None
+    if addressable(h, w, device):
+        with suppress(torch.OutOfMemoryError):
+            pending = begin([item], options, device, keep_on_device)
+
+    def result() -> Result:
+        if pending is None:
+            graphs.clear()
+            _log_too_large(h, w)
+            return None
+        results = pending.results()
+        if results is None:  # repeat with a larger buffer
+            return begin_one(item, options, device, keep_on_device)()
+        return results[0]
+
+    return result
 
 
 def extract_all(

@@ -52,26 +52,32 @@ def prepared(image: Any, device: Any) -> Octaves:
         return _with_tables(pixels, noise, shape)
 
 
-def prepared_images(images: Sequence[Any], device: Any) -> list[Octaves] | None:
-    """Return the octaves of images of any form.
+def prepared_images(
+    images: Sequence[Any], names: Sequence[str], device: Any
+) -> list[Octaves] | None:
+    """Return the octaves of images of any form; errors start with their names.
 
     The result is None if the memory of the device runs out, or if an image has hardly any pixels.
     """
-    opened = [upload.prepared(_opened(image)) for image in images]
+    opened = []
+    for image, name in zip(images, names, strict=True):
+        with inputs.naming(name):
+            opened.append(upload.prepared(_opened(image)))
     if any(min(Kind.of(image).size) < 2 for image in opened):
         return None
 
     def work() -> list[Octaves]:
-        return [prepared(image, device) for image in opened]
+        octaves = []
+        for image, name in zip(opened, names, strict=True):
+            with inputs.naming(name):
+                octaves.append(prepared(image, device))
+        return octaves
 
     return devices.unless_out_of_memory(work, "refining matches")
 
 
 def _opened(image: Any) -> Any:
-    if is_tensor(image) or isinstance(image, Windows):
-        return image
-    with inputs.naming(inputs.label(image, "image")):
-        return inputs.read_image(image)
+    return image if is_tensor(image) or isinstance(image, Windows) else inputs.read_image(image)
 
 
 def _shapes(shape: tuple[int, int]) -> tuple[tuple[int, int], ...]:
