@@ -91,10 +91,7 @@ def test_the_results_on_the_gpu():
     # Short times differ between machines; the page reports the targets that were missed.
     missed = failures(report)
     same = "the same matches of 40 pairs as on the CPU"
-    times = {
-        "one array in 2 ms", "all views of two images in 60 ms", "`match_images` in 40 ms"
-    }  # fmt: skip
-    assert set(missed) <= {same, *times}
+    assert set(missed) <= {same, "one array in 2 ms"}
     # Rounding may decide which match passes the ratio test.
     pairs = report["pairs"]
     assert pairs["matches that differ"] <= 1e-3 * pairs["matches of 40 pairs, on the CPU"]

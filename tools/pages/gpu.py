@@ -67,7 +67,8 @@ def _whole_pairs(report: Report) -> str:
 
 
 def _range(values: list[float], form: str) -> str:
-    return f"{min(values):{form}} to {max(values):{form}}"
+    low, high = f"{min(values):{form}}", f"{max(values):{form}}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _stages(report: Report) -> str:
