@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import caloric
-from caloric.gpu import batches, graphs, pipeline, upload
+from caloric.gpu import batches, download, graphs, pipeline, upload
 from caloric.gpu import neighbors as gpu_neighbors
 from caloric.options import ExtractOptions
 from torch_device import HERE, out_of_memory, photograph
@@ -97,6 +97,40 @@ def test_extraction_falls_back_to_the_cpu(monkeypatch, caplog):
         np.testing.assert_array_equal(features.descriptors, expected)
     (on_device,) = caloric.extract([image], max_features=20, device=HERE, on_device=True)
     np.testing.assert_array_equal(on_device.to_host().descriptors, expected)
+
+
+def test_features_that_do_not_fit_beside_the_batch_are_computed_on_the_cpu(monkeypatch, caplog):
+    """Features that stay on the device are copied from the batch, which takes memory, too."""
+    image = photograph(size=(60, 70))
+    expected = caloric.extract(image, max_features=20).descriptors
+    on_cpu = caloric.match_images(image, image, max_features=20)
+    monkeypatch.setattr(download.Parts, "image", out_of_memory)
+    single = caloric.extract(image, max_features=20, device=HERE, on_device=True)
+    (listed,) = caloric.extract([image], max_features=20, device=HERE, on_device=True)
+    for features in (single, listed):
+        np.testing.assert_array_equal(features.to_host().descriptors, expected)
+    caplog.clear()
+    pair = caloric.match_images(image, image, max_features=20, device=HERE)
+    assert caplog.text.count("image of 60 x 70: out of device memory; using the CPU") == 2
+    assert len(pair) == len(on_cpu)
+
+
+def test_memory_of_recorded_graphs_is_released_before_the_cpu_takes_over(monkeypatch, caplog):
+    extract, calls = pipeline.extract, []
+
+    def full_once(*args):
+        calls.append(args)
+        return out_of_memory() if len(calls) == 1 else extract(*args)
+
+    image = photograph(size=(60, 70))
+    for images in (image, [image]):
+        calls.clear()
+        graphs.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(pipeline, "extract", full_once)
+            caloric.extract(images, max_features=None, device=HERE)
+        assert len(calls) == 2
+    assert caplog.text == ""
 
 
 def test_extraction_is_repeated_if_the_candidate_buffer_overflows(monkeypatch):

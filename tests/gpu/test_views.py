@@ -5,7 +5,8 @@ import pytest
 
 import caloric
 import photographs
-from torch_device import HERE
+from caloric.gpu import graphs, pipeline, upload
+from torch_device import HERE, out_of_memory
 
 SIZE = (300, 400)
 
@@ -25,3 +26,23 @@ def test_features_of_views_agree_with_the_cpu():
     masked = caloric.extract(image, views=2, max_features=400, mask=mask, device=HERE)
     assert len(masked) > 100
     assert masked.frames.xy[:, 1].min() > 99
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 9), (3, 3)])
+def test_tiny_images_have_no_features(size):
+    features = caloric.extract(np.zeros(size, np.uint8), views=2, device=HERE)
+    assert features.descriptors.shape == (0, 128)
+    assert features.image_size == size
+
+
+def test_out_of_memory_falls_back_to_the_cpu(monkeypatch, caplog):
+    image = photographs.gray("brick", (90, 80))
+    expected = caloric.extract(image, views=2, max_features=50)
+    graphs.clear()  # recorded graphs would not call the function
+    for module, name in ((pipeline, "extract"), (upload, "on_device")):
+        caplog.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(module, name, out_of_memory)
+            features = caloric.extract(image, views=2, max_features=50, device=HERE)
+        np.testing.assert_array_equal(features.descriptors, expected.descriptors)
+        assert "an image of 90 x 80: out of device memory; using the CPU" in caplog.text

@@ -30,9 +30,10 @@ _FEW = 100  # fewer features may be due to an incorrect intensity range
 class Extraction:
     """The extraction of an image, which a device has started or the CPU will do.
 
-    ``pending`` returns the features, or None if the image does not fit into device memory. Then the
-    CPU reads it from ``pixels``, if there is such a source. Features are left on the device
-    ``stay_on`` unless it is None. Warnings start with ``name``.
+    ``pending`` waits for the device and returns the features, or None if the image does not fit
+    into its memory. In that case, and if ``pending`` is None, the CPU extracts the features, from
+    ``pixels`` if it is given. With ``stay_on`` the features are on that device in any case.
+    Warnings start with ``name``.
     """
 
     image: Any
@@ -71,18 +72,25 @@ def begin(
     name: str = "image",
     pixels: Source | None = None,
 ) -> Extraction:
-    """Start extracting the features of an image; the CPU starts when they are requested."""
+    """Start extracting the features of an image; the CPU starts when they are requested.
+
+    With ``on_device`` the features stay on the device. ``pixels`` is a source of the same image for
+    the CPU. Warnings start with ``name``.
+    """
     target = devices.resolve(device)
     check_device(target, options, on_device)
     pending: Callable[[], Any] | None = None
     if options.views is not None:
         pending = oblique.begin(image, mask, options, (1, *options.tilts), device, memory)
     elif target is not None:
-        from caloric.gpu import batches
+        from caloric.gpu import batches, upload
 
         item = _prepared(image, mask)
         if 0 not in item[0].shape:
-            pending = batches.begin_one(item, options, target, on_device)
+            queue = partial(batches.begin, [item], options, target, on_device)
+            what = batches.described(*upload.Kind.of(item[0]).size)
+            repeat = partial(devices.unless_out_of_memory, queue, what)
+            pending = partial(batches.single_result, repeat(), repeat)
     stay_on = target if on_device else None
     return Extraction(image, mask, options, memory, stay_on, name, pixels, pending)
 

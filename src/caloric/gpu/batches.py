@@ -7,8 +7,8 @@ Images of a batch have the same size, or similar sizes that share a layout: see
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,10 @@ class PendingBatch:
         return parts
 
     def results(self) -> list[Result] | None:
-        """Return the features or a Failure for each image; None if the buffer overflowed."""
+        """Return the features or a Failure for each image; None if the buffer overflowed.
+
+        Features that should stay on the device are None if they do not fit.
+        """
         parts = self.parts()
         if parts is None:
             return None
@@ -83,8 +86,9 @@ class PendingBatch:
                 return Failure(str(error))
             size = self.image_sizes[i]
             if resident is not None:
-                part = resident.image(i, counts[i])
-                return DeviceFeatures(*part, options.empty(size))
+                copy = partial(resident.image, i, counts[i])
+                part = devices.unless_out_of_memory(copy, described(*size))
+                return None if part is None else DeviceFeatures(*part, options.empty(size))
             maps, scores, _ = parts.image(i, counts[i])
             return options.features(download.frames(maps, scores), values[i][: counts[i]], size)
 
@@ -94,9 +98,14 @@ class PendingBatch:
 def begin(
     batch: list[Item], options: ExtractOptions, device: Any, keep_on_device: bool
 ) -> PendingBatch:
-    """Upload images that share a layout, and queue their extraction on the device."""
+    """Upload images that share a layout, and queue their extraction on the device.
+
+    Raise torch.OutOfMemoryError if they do not fit into its memory.
+    """
     images = [image for image, _ in batch]
     kind, image_sizes = Kind.of(images[0]), tuple(Kind.of(image).size for image in images)
+    if not addressable(*kind.size, device):
+        raise torch.OutOfMemoryError("the pyramid of an image is too large")
     group, octaves = _Group.of(batch[0], options, device), None
     # Few different numbers of images, so that recorded graphs are used again: each holds the memory
     # of its batch. An image without pixels takes hardly any time.
@@ -131,30 +140,19 @@ def begin(
         return PendingBatch(packed, copy, resident, options, size, image_sizes)
 
 
-def begin_one(
-    item: Item, options: ExtractOptions, device: Any, keep_on_device: bool = False
-) -> Callable[[], Result]:
-    """Start extracting one image; call the result to get its features.
+def single_result(
+    pending: PendingBatch | None, repeat: Callable[[], PendingBatch | None]
+) -> Result:
+    """Return the features of a batch of one image, or a Failure; None if it does not fit.
 
-    They are None if the image does not fit into device memory.
+    ``repeat`` queues the batch again if the candidate buffer overflowed.
     """
-    h, w = Kind.of(item[0]).size
-    pending = None
-    if addressable(h, w, device):
-        with suppress(torch.OutOfMemoryError):
-            pending = begin([item], options, device, keep_on_device)
-
-    def result() -> Result:
-        if pending is None:
-            graphs.clear()
-            _log_too_large(h, w)
-            return None
+    while pending is not None:
         results = pending.results()
-        if results is None:  # repeat with a larger buffer
-            return begin_one(item, options, device, keep_on_device)()
-        return results[0]
-
-    return result
+        if results is not None:
+            return results[0]
+        pending = repeat()
+    return None
 
 
 def extract_all(
@@ -251,19 +249,13 @@ def _begin_or_split(
     batch: list[_Indexed], options: ExtractOptions, device: Any, keep_on_device: bool
 ) -> list[_InFlight]:
     h, w = Kind.of(batch[0][1][0]).size
-    if addressable(h, w, device):
-        try:
-            return [
-                _InFlight(
-                    batch, begin([item for _, item in batch], options, device, keep_on_device)
-                )
-            ]
-        except torch.OutOfMemoryError:
-            pass
-    graphs.clear()
+    queue = partial(begin, [item for _, item in batch], options, device, keep_on_device)
     if len(batch) == 1:
-        _log_too_large(h, w)
-        return [_InFlight(batch, None)]
+        return [_InFlight(batch, devices.unless_out_of_memory(queue, described(h, w)))]
+    try:
+        return [_InFlight(batch, queue())]
+    except torch.OutOfMemoryError:
+        graphs.clear()
     half = len(batch) // 2
     log.warning(
         "%d images of %d x %d do not fit into device memory: retrying in batches of %d",
@@ -272,10 +264,6 @@ def _begin_or_split(
     first, second = batch[:half], batch[half:]
     started = _begin_or_split(first, options, device, keep_on_device)
     return started + _begin_or_split(second, options, device, keep_on_device)
-
-
-def _log_too_large(h: int, w: int) -> None:
-    log.warning("an image of %d x %d does not fit into device memory: using the CPU", w, h)
 
 
 def describe_frames(
@@ -295,7 +283,12 @@ def describe_frames(
             described = pipeline.describe(upload.upload([pixels], device), frames, options)
             return np.asarray(described.cpu().numpy())
 
-    return devices.unless_out_of_memory(work, f"an image of {w} x {h}")
+    return devices.unless_out_of_memory(work, described(h, w))
+
+
+def described(h: int, w: int) -> str:
+    """Return the description of an image in log messages."""
+    return f"an image of {w} x {h}"
 
 
 def addressable(h: int, w: int, device: Any) -> bool:

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from caloric.features import Features
 from caloric.frames import Frames
-from caloric.gpu import batches, cuda_streams, download, graphs, pipeline, upload
+from caloric.gpu import batches, cuda_streams, devices, download, graphs, pipeline, upload
 from caloric.gpu.batches import PendingBatch
 from caloric.gpu.caches import cached
 from caloric.image import views
@@ -29,7 +29,8 @@ def uploaded(
     image: upload.Image, mask: Mask | None, kernel: Kernel, device: Any
 ) -> Uploaded | None:
     """Return grayscale pixels and mask (h, w) on the device; None if they do not fit."""
-    try:
+
+    def work() -> Uploaded:
         with torch.no_grad(), cuda_streams.using(device):
             allowed = None if mask is None else upload.upload([mask], device)[0]
             pixels, layout = upload.on_device(image, device), upload.Kind.of(image).layout
@@ -37,8 +38,8 @@ def uploaded(
             if kernel.feature == "intensity":
                 upload.check(upload.ranges(pixels, gray, layout, kernel)[0].cpu().numpy(), kernel)
             return gray[0], allowed
-    except torch.OutOfMemoryError:
-        return None
+
+    return devices.unless_out_of_memory(work, batches.described(*upload.Kind.of(image).size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,7 @@ class PendingViews:
             frame_maps[:, :, 2] += to_image[:, :, 2]
             maps.append(frame_maps)
             scores.append(parts.scores.ravel()[rows])
-            described = parts.values.reshape(b * k, -1)
+            described = parts.values.reshape(b * k, parts.values.shape[2])
             values.append(described if len(rows) == len(described) else described[rows])
         frames = Frames.unchecked(np.concatenate(maps), np.concatenate(scores))
         descriptors = values[0] if len(values) == 1 else np.concatenate(values)
@@ -102,12 +103,13 @@ def begin(
         return None
     to_image = np.stack([views.to_full_size(view.to_image(small), factor) for view in turns])
     parts = [turns[start : start + batches.BATCH] for start in range(0, len(turns), batches.BATCH)]
-    try:
+
+    def work() -> PendingViews:
         with torch.no_grad(), cuda_streams.using(device):
             pending = [_begin(image, factor, part, size, options) for part in parts]
             return PendingViews(pending, to_image, retry)
-    except torch.OutOfMemoryError:
-        return None
+
+    return devices.unless_out_of_memory(work, f"views of {batches.described(*gray.shape)}")
 
 
 def _begin(
