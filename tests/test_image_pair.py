@@ -12,6 +12,7 @@ import photographs
 from caloric import image_pair
 from caloric.image.views import TILTS
 from marks import exact_sampling
+from torch_device import HERE
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +84,25 @@ def test_unrelated_photographs_have_no_geometry():
             assert "not reliable" in repr(result)
 
 
-def test_errors_name_the_image(views, tmp_path):
+@pytest.mark.parametrize("device", ["cpu", HERE])
+def test_errors_name_the_image(views, tmp_path, device):
+    bad = np.full((50, 50), np.nan, np.float32)
     with pytest.raises(caloric.InputError, match=r"missing\.png: no such file"):
-        caloric.match_images(views[0], tmp_path / "missing.png")
-    with pytest.raises(caloric.InputError, match=r"the second image: .*NaN"):
-        caloric.match_images(views[0], np.full((50, 50), np.nan))
+        caloric.match_images(views[0], tmp_path / "missing.png", device=device)
+    for refine in (True, False):
+        with pytest.raises(caloric.InputError, match=r"^the second image: .*NaN"):
+            caloric.match_images(views[0], bad, device=device, refine=refine)
+    with pytest.raises(caloric.InputError, match=r"^the first image: .*mask"):
+        caloric.match_images(*views[:2], masks=(np.ones(3), None), device=device)
+    cv2.imwrite(str(tmp_path / "bad.tif"), bad)
+    features = caloric.extract(views[0], max_features=20)
+    with pytest.raises(caloric.InputError, match=r"bad\.tif: .*NaN"):
+        caloric.match(
+            features, features, refine=True, images=[views[0], tmp_path / "bad.tif"], device=device
+        )
+
+
+def test_invalid_options_are_errors(views):
     with pytest.raises(caloric.InputError, match="did you mean 'max_features'"):
         caloric.match_images(*views[:2], max_feature=5)
     for options, message in (

@@ -363,17 +363,19 @@ def _sources(
 def _extracting(
     options: ExtractOptions, device: str, image: Any, pixels: Source, mask: Any, name: str
 ) -> Callable[[], Any]:
-    """Start extracting the features of an image; those on a device stay there, besides views."""
+    """Start extracting the features of an image; call the result to get them.
+
+    Without views, features that a device extracts stay there. Errors start with ``name``.
+    """
     stay = devices.resolve(device) is not None and options.views is None
+    with inputs.errors_of(name):
+        extraction = dispatch.begin(image, mask, options, device, tiles.MEMORY, stay, name, pixels)
 
-    def named(work: Callable[[], Any]) -> Any:
-        try:
-            return work()
-        except InputError as error:
-            raise inputs.named(error, name) from None
+    def features() -> Any:
+        with inputs.errors_of(name):
+            return extraction.features()
 
-    begin = partial(dispatch.begin, image, mask, options, device, tiles.MEMORY, stay, name, pixels)
-    return partial(named, named(begin).features)
+    return features
 
 
 def _on_two_threads(work: Sequence[Callable[[], Any]]) -> tuple[Any, Any]:

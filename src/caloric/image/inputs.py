@@ -120,9 +120,12 @@ def opened(image: Any, white_level: float | None = None) -> Any:
     return open_image(image, white_level=white_level)
 
 
-def gray(image: ImageLike) -> Pixels:
-    """Return an image of any form as grayscale float32 (h, w) in [0, 1]; errors name a file."""
-    with naming(label(image, "image")):
+def gray(image: ImageLike, name: str | None = None) -> Pixels:
+    """Return an image of any form as grayscale float32 (h, w) in [0, 1].
+
+    Errors start with a name, by default that of its file.
+    """
+    with naming(label(image, "image") if name is None else name):
         return to_gray(read_image(image))
 
 
@@ -191,6 +194,15 @@ def named(reason: object, name: str) -> InputError:
     """Return an error about one image that starts with its name."""
     text = str(reason).removeprefix("image: ")
     return InputError(text if text.startswith(f"{name}: ") else f"{name}: {text}")
+
+
+@contextmanager
+def errors_of(name: str) -> Iterator[None]:
+    """Start all errors with the name of an image."""
+    try:
+        yield
+    except InputError as error:
+        raise named(error, name) from None
 
 
 @contextmanager

@@ -39,10 +39,8 @@ class LoadedImage:
     @classmethod
     def of(cls, name: str, data: bytes, path: str = "") -> "LoadedImage":
         """Decode the bytes of a file; an error names it if it is not an image or too large."""
-        try:
+        with inputs.errors_of(name):
             pixels = inputs.read_image(data, MAX_PIXELS)
-        except InputError as error:
-            raise inputs.named(error, name) from None
         return cls.of_pixels(name, pixels, path)
 
     @classmethod
