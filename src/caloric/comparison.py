@@ -121,11 +121,12 @@ def _by_agreement(
     ``refine`` is called with all candidates, on another thread, while their agreement is computed.
     """
     matches = [Matches.empty()] * len(pairs)
-    # While a device searches, frames are copied from it.
-    copying = threads.begin(partial(_copy_frames, pairs))
+    # Frames are needed after the search, and copied from the device before it.
+    for features in (features for pair in pairs for features in pair):
+        if not isinstance(features, Features):
+            features.begin_frames()
     for i, a, b, nearest in _nearest(pairs, options.radius, options.device):
         candidates = selected(nearest, options.mutual, None)
-        copying()
         maps = matched_maps(a.frames.maps, b.frames.maps, candidates)
         refining = None if refine is None else threads.begin(partial(refine, *maps))
         rows = candidates.indices[:, 0]
@@ -138,11 +139,6 @@ def _by_agreement(
         if refining is not None:
             matches[i] = _with_refined(matches[i], refining()[kept])
     return matches
-
-
-def _copy_frames(pairs: list[tuple[Any, Any]]) -> None:
-    for a, b in pairs:
-        _ = a.frames, b.frames  # those on a device keep their copy
 
 
 def _with_refined(matches: Matches, refined: Refined) -> Matches:
@@ -243,8 +239,7 @@ def prepared(images: Sequence[Any], device: str, names: Sequence[str] | None = N
 
     def on_cpu(item: tuple[Any, str]) -> Any:
         image, name = item
-        with inputs.naming(name):
-            gray = inputs.gray(image)
+        gray = inputs.gray(image, name)
         return refinement.prepared(gray) if min(gray.shape) >= 2 else gray
 
     return threads.each(on_cpu, zip(images, names, strict=True))
