@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import caloric
 from caloric.gpu import neighbors as gpu_neighbors
@@ -32,6 +33,34 @@ def test_later_searches_of_one_pair_do_not_see_earlier_ones():
         matches = caloric.match(sets[a], sets[b], ratio=0.95, device=HERE)
         np.testing.assert_array_equal(matches.indices, expected.indices)
         np.testing.assert_allclose(matches.distances, expected.distances, atol=1e-5)
+
+
+def test_padding_does_not_change_rows():
+    rng = np.random.default_rng(0)
+    values = torch.tensor(rng.random((30, 16), np.float32))
+    padded, used = torch.zeros((64, 16)), torch.zeros(64, dtype=torch.bool)
+    at = [*range(12), *range(32, 50)]
+    padded[at], used[at] = values, True
+    expected = gpu_neighbors._Rows.of(values, None)
+    rows = gpu_neighbors._Rows.of(padded, None, used)
+    assert rows.largest == expected.largest
+    np.testing.assert_allclose(rows.values[at], expected.values, atol=1e-6)
+    assert (rows.values[~used] == 0).all()
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("count", [1, 1023, 1024, 1025])
+def test_recorded_searches_of_any_size_agree_with_the_cpu(count):
+    """Sets are padded to 1,024 or 2,048 rows; the first call computes, the others replay."""
+    rng = np.random.default_rng(count)
+    for _ in range(3):
+        a, b = rng.random((count, 64), np.float32), rng.random((700, 64), np.float32)
+        b[: len(a[:300])] = a[:300] + 0.05 * rng.random(b[: len(a[:300])].shape, np.float32)
+        for first, second in ((a, b), (b, a)):
+            expected = caloric.match(first, second, ratio=None)
+            matches = caloric.match(first, second, ratio=None, device="cuda")
+            np.testing.assert_array_equal(matches.indices, expected.indices)
+            np.testing.assert_allclose(matches.distances, expected.distances, atol=1e-5)
 
 
 def test_equal_descriptors_match_as_on_the_cpu():

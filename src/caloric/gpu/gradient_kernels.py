@@ -1,8 +1,8 @@
 """Triton kernels for the gradients of patches; formulas are in refinement_steps.py.
 
 A program filters the rows of a patch, then its columns, with the few entries of the filters that
-are not zero. That takes half of the time of the product with one matrix for whole patches, which
-PyTorch computes in refinement.py.
+are not zero. This is faster than the product with one matrix for whole patches, which PyTorch
+computes in refinement.py.
 """
 
 from dataclasses import dataclass
@@ -42,10 +42,9 @@ def _apply(
         value = tl.load(P + k, mask=valid, other=0.0)
         x += value * tl.load(slope + column * SIDE + k, mask=valid, other=0.0)
         y += value * tl.load(smooth + column * SIDE + k, mask=valid, other=0.0)
-    # Other threads read these values, before the result replaces them.
     tl.store(out + at, x, mask=inside)
     tl.store(out + SIDE * SIDE + at, y, mask=inside)
-    tl.debug_barrier()
+    tl.debug_barrier()  # wait until all threads have stored the first pass
     x, y = tl.zeros((WIDTH,), tl.float32), tl.zeros((WIDTH,), tl.float32)
     for shift in tl.static_range(-REACH, REACH + 1):
         k = row + shift
@@ -55,7 +54,7 @@ def _apply(
         down = tl.load(value + SIDE * SIDE, mask=valid, other=0.0)
         x += across * tl.load(smooth + row * SIDE + k, mask=valid, other=0.0)
         y += down * tl.load(slope + row * SIDE + k, mask=valid, other=0.0)
-    tl.debug_barrier()
+    tl.debug_barrier()  # wait until all threads have read it, then overwrite it
     tl.store(out + at, x, mask=inside)
     tl.store(out + SIDE * SIDE + at, y, mask=inside)
 
@@ -64,7 +63,10 @@ def _apply(
 def _adjoin(
     weights, smooth, slope, pixels, SIDE: tl.constexpr, WIDTH: tl.constexpr, REACH: tl.constexpr
 ):
-    """Store the weights Sᵀ X D + Dᵀ Y S of pixels, given those of gradients, X and Y."""
+    """Store the weights Sᵀ X D + Dᵀ Y S of pixels, given those of gradients, X and Y.
+
+    ``weights`` is overwritten.
+    """
     number = tl.program_id(0).to(tl.int64)
     at, row, column, inside = _samples(SIDE, WIDTH)
     given = weights + number * (2 * SIDE * SIDE)
@@ -77,11 +79,10 @@ def _adjoin(
         down = tl.load(value + SIDE * SIDE, mask=valid, other=0.0)
         x += across * tl.load(slope + k * SIDE + column, mask=valid, other=0.0)
         y += down * tl.load(smooth + k * SIDE + column, mask=valid, other=0.0)
-    # Other threads have read the given weights, and read these.
-    tl.debug_barrier()
+    tl.debug_barrier()  # wait until all threads have read the weights, then overwrite them
     tl.store(given + at, x, mask=inside)
     tl.store(given + SIDE * SIDE + at, y, mask=inside)
-    tl.debug_barrier()
+    tl.debug_barrier()  # wait until all threads have stored the first pass
     total = tl.zeros((WIDTH,), tl.float32)
     for shift in tl.static_range(-REACH, REACH + 1):
         k = row + shift
@@ -117,7 +118,7 @@ class Filters:
     def adjoint(self, weights: Tensor) -> Tensor:
         """Return the weights (m, k, n) of pixels, given weights (m, k, 2 n) of gradients.
 
-        The given ones are overwritten.
+        ``weights`` is overwritten.
         """
         m, k, _ = weights.shape
         pixels = torch.empty((m, k, SAMPLES), device=weights.device)
@@ -130,7 +131,7 @@ class Filters:
 
 @cached
 def filters(device: torch.device) -> tuple[Filters, ...]:
-    """Return the filters for each of ``BLURS``."""
+    """Return the filters for each of ``refinement_steps.BLURS``."""
     to = partial(torch.tensor, device=device)
     result = []
     for by in map(steps.filters, steps.BLURS):

@@ -30,7 +30,7 @@ def enlarge(size: tuple[int, int], options: ExtractOptions) -> None:
     _capacities[size, options] = 4 * capacity(size, options)
 
 
-def padded_size(count: int, sizes: Iterable[int], pixels: int) -> int | None:
+def padded_size(count: int, sizes: Iterable[int], pixels: int = 0) -> int | None:
     """Return the smallest of the ascending sizes that holds ``count`` rows, to record a graph.
 
     It is None if all are too small, or if the images have too many pixels.

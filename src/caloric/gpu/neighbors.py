@@ -40,8 +40,8 @@ def neighbors(
 ) -> Iterator[Neighbors]:
     """Yield :func:`caloric.matching.neighbors.neighbors` of each pair of sets.
 
-    No set may be empty. Each set is uploaded once. Pairs that do not fit into device memory are
-    searched on the CPU.
+    No set may be empty. Each set is uploaded once, also for several pairs. Pairs that do not fit
+    into device memory are searched on the CPU.
     """
     search = _Search(sets, radius, device)
     if len(pairs) == 1:
@@ -99,7 +99,10 @@ class _Rows:
 
     @classmethod
     def of(cls, values: Tensor, xy: Tensor | None, used: Tensor | None = None) -> "_Rows":
-        """Return descriptors, of which only the rows ``used`` (n,) are not zero."""
+        """Return descriptors minus their mean.
+
+        Rows that are not in ``used`` (n,) are padding and stay 0; None uses all rows.
+        """
         # Subtract the mean: far from 0 the scores would suffer from cancellation.
         if used is None:
             centered = values - values.mean(0, dtype=torch.float64).float()
@@ -146,7 +149,7 @@ class _Search:
                 result = _plain(rows, table, self.radius)
             else:
                 size = int(table[:, 1].max()), int(table[:, 3].max())
-                on_device = torch.from_numpy(table).to(self.device, non_blocking=True)
+                on_device = upload.as_tensor(table, self.device)
                 result = _fused(rows, on_device, self.radius, size)
             return _PendingGroup(cuda_streams.download(result), largest)
 
@@ -154,8 +157,8 @@ class _Search:
         """Queue the search of one pair, by a recorded graph unless the sets are large."""
         a, b = (self.sets[i] for i in pair)
         counts = len(a.values), len(b.values)
-        size = graphs.padded_size(max(counts), _RECORDED, 0)
-        if size is None or not _is_split(a.values.shape[1], self.device):
+        size = graphs.padded_size(max(counts), _RECORDED)
+        if size is None or not _is_supported(a.values.shape[1], self.device):
             return self.begin(self.upload(), [pair])
 
         def work(values: Tensor, xy: Tensor | None, table: Tensor) -> tuple[Tensor, Tensor]:
@@ -199,7 +202,7 @@ class _Search:
         return on_cpu.neighbors(left, right, xy, self.radius)
 
 
-def _is_split(dimension: int, device: Any) -> bool:
+def _is_supported(dimension: int, device: Any) -> bool:
     """Return whether the Triton kernel supports descriptors of this dimension."""
     if not backend.of(device).compiled:
         return False
@@ -210,7 +213,7 @@ def _is_split(dimension: int, device: Any) -> bool:
 
 def _split(values: Tensor) -> Any:
     """Return descriptors as sums of float16 numbers, or None if the kernel cannot be used."""
-    if not _is_split(values.shape[1], values.device):
+    if not _is_supported(values.shape[1], values.device):
         return None
     from caloric.gpu import neighbors_kernels as kernels
 

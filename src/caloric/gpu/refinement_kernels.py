@@ -4,6 +4,7 @@ A program computes one match; gradients of patches are computed between these ke
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from caloric.gpu import covariance_kernels, gradient_kernels, refinement
+from caloric.gpu import covariance_kernels, gradient_kernels
 from caloric.gpu.caches import cached
 from caloric.gpu.cholesky_kernels import solve
 from caloric.gpu.patch_kernels import SAMPLES, SHAPE, grid, levels, patch, patches
@@ -217,7 +218,8 @@ def _minimize(first: Tensor, second: Octaves, b: Tensor, tried: Tensor, blur: in
     The patches (m, n) of the second image are overwritten.
     """
     count, device = len(b), b.device
-    filters, roots = gradient_kernels.filters(device)[blur], _roots(device)
+    tables = _tables(device)
+    filters, roots = tables.gradients[blur], tables.root
     template = torch.empty((count, 2 * SAMPLES), device=device)
     slopes = torch.empty((count, 6, 2 * SAMPLES), device=device)
     power_a = torch.empty(count, device=device)
@@ -248,9 +250,10 @@ def refined(images: tuple[Octaves, Octaves], a: Tensor, b: Tensor) -> Tensor:
     end = _minimize(of_a, second, b, of_b.clone(), 0)
     plausible = end.numbers[:, 0] < steps.MAX_COST
     end = _minimize(of_a, second, end.maps, patches(second, end.maps), 1)
-    filters = gradient_kernels.filters(a.device)[1]
-    start, _ = steps.fields(of_b, filters, refinement.tables(a.device))
-    weights, inverse = covariance_kernels.weights(end.slopes, end.hessian, _roots(a.device))
+    tables = _tables(a.device)
+    filters = tables.gradients[1]
+    start, _ = steps.fields(of_b, filters, tables)
+    weights, inverse = covariance_kernels.weights(end.slopes, end.hessian, tables.root)
     return covariance_kernels.finished(
         images, a, end.maps, filters.adjoint(weights), inverse=inverse,
         power_a=end.power_a, before=((start - end.template) ** 2).sum(1), numbers=end.numbers,
@@ -259,5 +262,7 @@ def refined(images: tuple[Octaves, Octaves], a: Tensor, b: Tensor) -> Tensor:
 
 
 @cached
-def _roots(device: Any) -> Tensor:
-    return torch.tensor(steps.ROOT, device=device)
+def _tables(device: Any) -> steps.Tables:
+    """Return the tables of the steps; kernels read only the first half of ``root``."""
+    to = partial(torch.tensor, device=device)
+    return steps.tables(gradient_kernels.filters(device), "float32", to)

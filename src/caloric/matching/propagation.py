@@ -141,9 +141,9 @@ def propagate(
     joined = [_Candidates.joined(rows[i], refinements[i]) for i in range(2)]
     # On a device, both are queued before the first result is used.
     described = [_described(describe, 1 - i, joined[i], sides[i]) for i in range(2)]
-    similar = threads.begin(partial(_similar, sides[0], joined[0], described[0]()))
+    forward = threads.begin(partial(_similar, sides[0], joined[0], described[0]()))
     backward = _similar(sides[1], joined[1], described[1]())
-    return similar(), backward
+    return forward(), backward
 
 
 @dataclass(frozen=True, eq=False)
