@@ -1,6 +1,7 @@
 """Batches of images: the order of results, and fallbacks if memory runs out."""
 
 import logging
+import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -131,6 +132,26 @@ def test_memory_of_recorded_graphs_is_released_before_the_cpu_takes_over(monkeyp
             caloric.extract(images, max_features=None, device=HERE)
         assert len(calls) == 2
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_memory_of_a_failed_attempt_is_free_before_the_next(monkeypatch, count):
+    begin, clear, attempts, released = batches.begin, graphs.clear, [], []
+
+    def full_once(*args):
+        on_device = torch.zeros(3)
+        attempts.append(weakref.ref(on_device))
+        return out_of_memory() if len(attempts) == 1 else begin(*args)
+
+    def cleared():
+        released.append(attempts[0]() is None)
+        clear()
+
+    monkeypatch.setattr(batches, "begin", full_once)
+    monkeypatch.setattr(graphs, "clear", cleared)
+    caloric.extract([photograph(size=(60, 70))] * count, max_features=20, device=HERE)
+    assert released == [True]
+    assert len(attempts) == 1 + count  # two images are extracted one by one
 
 
 def test_extraction_is_repeated_if_the_candidate_buffer_overflows(monkeypatch):

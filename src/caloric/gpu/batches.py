@@ -7,6 +7,7 @@ Images of a batch have the same size, or similar sizes that share a layout: see
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -252,10 +253,9 @@ def _begin_or_split(
     queue = partial(begin, [item for _, item in batch], options, device, keep_on_device)
     if len(batch) == 1:
         return [_InFlight(batch, devices.unless_out_of_memory(queue, described(h, w)))]
-    try:
+    with suppress(torch.OutOfMemoryError):
         return [_InFlight(batch, queue())]
-    except torch.OutOfMemoryError:
-        graphs.clear()
+    graphs.clear()  # after the error is gone, which holds the memory of the failed attempt
     half = len(batch) // 2
     log.warning(
         "%d images of %d x %d do not fit into device memory: retrying in batches of %d",

@@ -3,6 +3,7 @@
 import ctypes
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -102,15 +103,13 @@ def unless_out_of_memory(work: Callable[[], R], what: str) -> R | None:
 
     from caloric.gpu import graphs
 
-    try:
+    with suppress(torch.OutOfMemoryError):
         return work()
-    except torch.OutOfMemoryError:
-        graphs.clear()
-    try:
+    graphs.clear()  # after the error is gone, which holds the memory of the failed attempt
+    with suppress(torch.OutOfMemoryError):
         return work()
-    except torch.OutOfMemoryError:
-        log.warning("%s: out of device memory; using the CPU", what)
-        return None
+    log.warning("%s: out of device memory; using the CPU", what)
+    return None
 
 
 def _numbered(name: str) -> bool:
