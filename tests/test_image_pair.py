@@ -103,6 +103,8 @@ def test_errors_name_the_image(views, tmp_path, device):
 
 
 def test_invalid_options_are_errors(views):
+    with pytest.raises(caloric.InputError, match=r"^detector 'opencv' runs only"):
+        caloric.match_images(*views[:2], detector="opencv", device=HERE)
     with pytest.raises(caloric.InputError, match="did you mean 'max_features'"):
         caloric.match_images(*views[:2], max_feature=5)
     for options, message in (

@@ -263,7 +263,8 @@ def match_images(
     check_bool("refine", refine)
     check_bool("propagate", propagate)
     check_options(model, threshold, seed, intrinsics)
-    on_device = devices.resolve(device) is not None
+    target = devices.resolve(device)
+    dispatch.check_device(target, extract_options, on_device=False)
     names = inputs.label(image_a, ""), inputs.label(image_b, "")
     labels = [names[0] or "the first image", names[1] or "the second image"]
     images = [
@@ -281,7 +282,7 @@ def match_images(
     prepare: Callable[[], list[Any]] = list
     if refine:
         prepare = partial(comparison.prepared, images, device, labels)
-    if on_device:  # the images are prepared for refinement while their features are awaited
+    if target is not None:  # prepare the images for refinement while their features are awaited
         octaves, searched = prepare(), (extracting[0](), extracting[1]())
     else:
         searched, octaves = _on_two_threads(extracting), prepare()
@@ -365,14 +366,15 @@ def _extracting(
 ) -> Callable[[], Any]:
     """Start extracting the features of an image; call the result to get them.
 
-    Without views, features that a device extracts stay there. Errors start with ``name``.
+    Features extracted on a device stay on it, unless there are simulated views. Errors start with
+    ``name``.
     """
     stay = devices.resolve(device) is not None and options.views is None
-    with inputs.errors_of(name):
+    with inputs.prefixed_errors(name):
         extraction = dispatch.begin(image, mask, options, device, tiles.MEMORY, stay, name, pixels)
 
     def features() -> Any:
-        with inputs.errors_of(name):
+        with inputs.prefixed_errors(name):
             return extraction.features()
 
     return features

@@ -123,7 +123,7 @@ def opened(image: Any, white_level: float | None = None) -> Any:
 def gray(image: ImageLike, name: str | None = None) -> Pixels:
     """Return an image of any form as grayscale float32 (h, w) in [0, 1].
 
-    Errors start with a name, by default that of its file.
+    Errors start with ``name``, by default the name of the file.
     """
     with naming(label(image, "image") if name is None else name):
         return to_gray(read_image(image))
@@ -197,8 +197,8 @@ def named(reason: object, name: str) -> InputError:
 
 
 @contextmanager
-def errors_of(name: str) -> Iterator[None]:
-    """Start all errors with the name of an image."""
+def prefixed_errors(name: str) -> Iterator[None]:
+    """Start every InputError with ``name``."""
     try:
         yield
     except InputError as error:
@@ -219,7 +219,7 @@ def naming(name: str) -> Iterator[None]:
 def _decoded(image: Any, max_pixels: int, white_level: float | None) -> NDArray[np.generic]:
     """Return the pixels of a file, its bytes, or a Pillow image; errors name a file."""
     name = label(image, "image")
-    try:
+    with prefixed_errors(name):
         if is_pillow(image):
             return reading.from_pillow(image, white_level)
         if is_path(image):
@@ -231,8 +231,6 @@ def _decoded(image: Any, max_pixels: int, white_level: float | None) -> NDArray[
         if not data:
             raise InputError("the file is empty" if is_path(image) else "no bytes to read")
         return reading.decode(data, max_pixels, white_level)
-    except InputError as error:
-        raise named(error, name) from None
 
 
 def _content(path: str) -> bytes:

@@ -39,7 +39,7 @@ class LoadedImage:
     @classmethod
     def of(cls, name: str, data: bytes, path: str = "") -> "LoadedImage":
         """Decode the bytes of a file; an error names it if it is not an image or too large."""
-        with inputs.errors_of(name):
+        with inputs.prefixed_errors(name):
             pixels = inputs.read_image(data, MAX_PIXELS)
         return cls.of_pixels(name, pixels, path)
 
