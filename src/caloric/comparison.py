@@ -121,10 +121,8 @@ def _by_agreement(
     ``refine`` is called with all candidates, on another thread, while their agreement is computed.
     """
     matches = [Matches.empty()] * len(pairs)
-    # Frames are needed after the search, and copied from the device before it.
-    for features in (features for pair in pairs for features in pair):
-        if not isinstance(features, Features):
-            features.begin_frames()
+    for a, b in pairs:  # features on a device copy their frames now, rather than after the search
+        _ = a.frames, b.frames
     for i, a, b, nearest in _nearest(pairs, options.radius, options.device):
         candidates = selected(nearest, options.mutual, None)
         maps = matched_maps(a.frames.maps, b.frames.maps, candidates)

@@ -187,8 +187,8 @@ def extract(
     with inputs.naming(name):
         opened = inputs.opened(image)
         extraction = dispatch.begin(opened, mask, request, device, memory, on_device, name)
-        result: Features = extraction.features()
-    return result
+        features: Features = extraction.features()
+        return dispatch.uploaded(features, devices.resolve(device)) if on_device else features
 
 
 @keywords.takes(ExtractOptions)

@@ -100,7 +100,7 @@ def test_extraction_falls_back_to_the_cpu(monkeypatch, caplog):
     np.testing.assert_array_equal(on_device.to_host().descriptors, expected)
 
 
-def test_features_that_do_not_fit_beside_the_batch_are_computed_on_the_cpu(monkeypatch, caplog):
+def test_features_that_do_not_fit_on_the_device_are_computed_on_the_cpu(monkeypatch, caplog):
     """Features that stay on the device are copied from the batch, which takes memory, too."""
     image = photograph(size=(60, 70))
     expected = caloric.extract(image, max_features=20).descriptors
@@ -114,24 +114,52 @@ def test_features_that_do_not_fit_beside_the_batch_are_computed_on_the_cpu(monke
     pair = caloric.match_images(image, image, max_features=20, device=HERE)
     assert caplog.text.count("image of 60 x 70: out of device memory; using the CPU") == 2
     assert len(pair) == pytest.approx(len(on_cpu), rel=0.03)
+    monkeypatch.setattr(download, "to_device", out_of_memory)
+    pair = caloric.match_images(image, image, max_features=20, device=HERE)
+    assert len(pair) == pytest.approx(len(on_cpu), rel=0.03)
+    for images in (image, [image]):
+        with pytest.raises(caloric.InputError, match=r"features do not fit .*on_device=False"):
+            caloric.extract(images, max_features=20, device=HERE, on_device=True)
 
 
-def test_memory_of_recorded_graphs_is_released_before_the_cpu_takes_over(monkeypatch, caplog):
-    extract, calls = pipeline.extract, []
+def test_the_cpu_takes_over_if_a_larger_candidate_buffer_does_not_fit(monkeypatch, caplog):
+    extract, capacities = pipeline.extract, []
 
-    def full_once(*args):
-        calls.append(args)
-        return out_of_memory() if len(calls) == 1 else extract(*args)
+    def overflow_or_full(images, options, masks, capacity, *others):
+        capacities.append(capacity)
+        if capacity > pipeline.default_capacity(images.shape[1:]):
+            out_of_memory()
+        batch = extract(images, options, masks, capacity, *others)
+        return replace(batch, overflowed=torch.ones(len(images), dtype=torch.bool))
 
+    monkeypatch.setattr(pipeline, "extract", overflow_or_full)
     image = photograph(size=(60, 70))
     for images in (image, [image]):
-        calls.clear()
-        graphs.clear()
-        with monkeypatch.context() as patched:
-            patched.setattr(pipeline, "extract", full_once)
-            caloric.extract(images, max_features=None, device=HERE)
-        assert len(calls) == 2
-    assert caplog.text == ""
+        monkeypatch.setattr(graphs, "_capacities", {})
+        capacities.clear()
+        caplog.clear()
+        caloric.extract(images, max_features=None, device=HERE)
+        default = pipeline.default_capacity((60, 70))
+        assert capacities == [default, 4 * default, 4 * default]
+        assert caplog.text.count("out of device memory; using the CPU") == 1
+
+
+def test_a_batch_is_released_before_it_is_repeated(monkeypatch):
+    begin, batch_refs, alive = batches.begin, [], []
+
+    def watched(*args):
+        alive.append([ref() for ref in batch_refs if ref() is not None])
+        pending = begin(*args)
+        batch_refs.append(weakref.ref(pending))
+        return pending
+
+    monkeypatch.setattr(batches, "begin", watched)
+    monkeypatch.setattr(download.Parts, "overflowed", property(lambda _: len(alive) % 2 == 1))
+    monkeypatch.setattr(graphs, "_capacities", {})
+    image = photograph(size=(60, 70))
+    caloric.extract(image, max_features=20, device=HERE)
+    caloric.extract([image], max_features=20, device=HERE)
+    assert alive == [[]] * 4
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -164,14 +192,15 @@ def test_extraction_is_repeated_if_the_candidate_buffer_overflows(monkeypatch):
         return replace(batch, overflowed=full) if len(capacities) < 3 else batch
 
     monkeypatch.setattr(pipeline, "extract", overflow_twice)
+    monkeypatch.setattr(graphs, "_capacities", {})
     # Without max_features nothing is recorded, which would take another extraction.
     caloric.extract(photograph(size=(60, 70)), max_features=None, device=HERE)
     default = pipeline.default_capacity((60, 70))
     assert capacities == [default, 4 * default, 16 * default]
-    # Later images of this size start with the enlarged buffer.
+    # Later images of this size start with the enlarged buffer, even after memory was released.
+    graphs.clear()
     caloric.extract(photograph(size=(60, 70)), max_features=None, device=HERE)
     assert capacities[3:] == [16 * default]
-    graphs.clear()
 
 
 def test_incomplete_batches_are_yielded_if_too_many_pixels_wait(monkeypatch):

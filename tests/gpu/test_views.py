@@ -39,10 +39,33 @@ def test_out_of_memory_falls_back_to_the_cpu(monkeypatch, caplog):
     image = photographs.gray("brick", (90, 80))
     expected = caloric.extract(image, views=2, max_features=50)
     graphs.clear()  # recorded graphs would not call the function
-    for module, name in ((pipeline, "extract"), (upload, "on_device")):
+    for module, name, what in (
+        (pipeline, "extract", {"an image of 90 x 80", "views with tilt 2 of an image of 90 x 80"}),
+        (upload, "on_device", {"an image of 90 x 80"}),
+    ):
         caplog.clear()
         with monkeypatch.context() as patched:
             patched.setattr(module, name, out_of_memory)
             features = caloric.extract(image, views=2, max_features=50, device=HERE)
         np.testing.assert_array_equal(features.descriptors, expected.descriptors)
-        assert "an image of 90 x 80: out of device memory; using the CPU" in caplog.text
+        assert set(caplog.messages) == {f"{w}: out of device memory; using the CPU" for w in what}
+
+
+def test_views_are_tried_again_without_recorded_graphs(monkeypatch, caplog):
+    image = photographs.gray("brick", (90, 80))
+    graphs.clear()
+    expected = caloric.extract(image, views=2, max_features=50, device=HERE)
+    graphs.clear()
+    extract, clear, calls, cleared = pipeline.extract, graphs.clear, [], []
+
+    def full_once(*args):
+        calls.append(args)
+        return out_of_memory() if len(calls) == 1 else extract(*args)
+
+    monkeypatch.setattr(pipeline, "extract", full_once)
+    monkeypatch.setattr(graphs, "clear", lambda: cleared.append(clear()))
+    features = caloric.extract(image, views=2, max_features=50, device=HERE)
+    np.testing.assert_allclose(features.descriptors, expected.descriptors, atol=1e-6)
+    assert len(calls) == 3
+    assert len(cleared) == 1
+    assert caplog.text == ""

@@ -31,16 +31,14 @@ class Extraction:
     """The extraction of an image, which a device has started or the CPU will do.
 
     ``pending`` waits for the device and returns the features, or None if the image does not fit
-    into its memory. In that case, and if ``pending`` is None, the CPU extracts the features, from
-    ``pixels`` if it is given. With ``stay_on`` the features are on that device in any case.
-    Warnings start with ``name``.
+    into its memory. If it returns None, or is None itself, the CPU extracts the features from
+    ``pixels``, or from ``image`` without it. Warnings start with ``name``.
     """
 
     image: Any
     mask: Any
     options: ExtractOptions
     memory: int
-    stay_on: Any = None
     name: str = "image"
     pixels: Source | None = None
     pending: Callable[[], Any] | None = None
@@ -54,8 +52,6 @@ class Extraction:
             allowed = tiled.allowed_by(self.mask, pixels.size)
             frames, values = tiled.find(pixels, allowed, self.options, self.memory)
             features = self.options.features(frames, values, pixels.size)
-            if self.stay_on is not None:
-                features = _uploaded(features, self.stay_on)
         if isinstance(features, Failure):
             raise InputError(features.reason)
         advise(self.name, self.image, len(features), self.options)
@@ -74,8 +70,8 @@ def begin(
 ) -> Extraction:
     """Start extracting the features of an image; the CPU starts when they are requested.
 
-    With ``on_device`` the features stay on the device. ``pixels`` is a source of the same image for
-    the CPU. Warnings start with ``name``.
+    With ``on_device``, features that the device extracts stay there. The CPU reads the image from
+    ``pixels`` if it is given. Warnings start with ``name``.
     """
     target = devices.resolve(device)
     check_device(target, options, on_device)
@@ -83,16 +79,13 @@ def begin(
     if options.views is not None:
         pending = oblique.begin(image, mask, options, (1, *options.tilts), device, memory)
     elif target is not None:
-        from caloric.gpu import batches, upload
+        from caloric.gpu import batches
 
         item = _prepared(image, mask)
         if 0 not in item[0].shape:
-            queue = partial(batches.begin, [item], options, target, on_device)
-            what = batches.described(*upload.Kind.of(item[0]).size)
-            repeat = partial(devices.unless_out_of_memory, queue, what)
-            pending = partial(batches.single_result, repeat(), repeat)
-    stay_on = target if on_device else None
-    return Extraction(image, mask, options, memory, stay_on, name, pixels, pending)
+            queue = batches.queue_of(item, options, target, on_device)
+            pending = partial(batches.single_result, queue, [queue()])
+    return Extraction(image, mask, options, memory, name, pixels, pending)
 
 
 def detect(image: ImageLike, mask: Any, options: DetectOptions, memory: int) -> Frames:
@@ -242,11 +235,10 @@ def _each_on_device(
 
     def on_cpu(index: int) -> Any:
         image, mask = pending.pop(index)
-        work = Extraction(image, mask, options, memory, name=name(index)).features
-        result = _or_failure(image, work)
-        if on_device and isinstance(result, Features):
-            return _uploaded(result, device)
-        return result
+        extraction = Extraction(image, mask, options, memory, name=name(index))
+        if not on_device:
+            return _or_failure(image, extraction.features)
+        return _or_failure(image, lambda: uploaded(extraction.features(), device))
 
     for index, result in batches.extract_all(items(), options, device, on_device):
         yield from early
@@ -269,10 +261,17 @@ def _prepared(image: Any, mask: Any) -> Any:
     return pixels, tiled.checked_mask(mask, upload.Kind.of(pixels).size)
 
 
-def _uploaded(features: Features, device: Any) -> Any:
+def uploaded(features: Any, device: Any) -> Any:
+    """Return features on a device; raise InputError if they do not fit into its memory."""
+    if not isinstance(features, Features):
+        return features  # they stayed there
     from caloric.gpu import download
 
-    return download.to_device(features, device)
+    work = partial(download.to_device, features, device)
+    on_device = devices.unless_out_of_memory(work, "features")
+    if on_device is None:
+        raise InputError("image: its features do not fit into device memory; use on_device=False")
+    return on_device
 
 
 def _or_failure(image: Any, work: Callable[[], R]) -> R | Failure:

@@ -44,8 +44,8 @@ _Indexed = tuple[int, Item]
 class PendingBatch:
     """A batch of images in flight on a device; ``size`` is that of their layout.
 
-    ``copy`` downloads all bytes. If the features stay on the device as ``resident``, it downloads
-    only the headers.
+    ``copy`` downloads all bytes of ``packed``, whose form is kept. If the features stay on the
+    device as ``resident``, it downloads only the headers.
     """
 
     packed: Packed
@@ -99,14 +99,9 @@ class PendingBatch:
 def begin(
     batch: list[Item], options: ExtractOptions, device: Any, keep_on_device: bool
 ) -> PendingBatch:
-    """Upload images that share a layout, and queue their extraction on the device.
-
-    Raise torch.OutOfMemoryError if they do not fit into its memory.
-    """
+    """Upload images that share a layout, and queue their extraction on the device."""
     images = [image for image, _ in batch]
     kind, image_sizes = Kind.of(images[0]), tuple(Kind.of(image).size for image in images)
-    if not addressable(*kind.size, device):
-        raise torch.OutOfMemoryError("the pyramid of an image is too large")
     group, octaves = _Group.of(batch[0], options, device), None
     # Few different numbers of images, so that recorded graphs are used again: each holds the memory
     # of its batch. An image without pixels takes hardly any time.
@@ -138,21 +133,36 @@ def begin(
         packed: Packed = graphs.recorded(work, key, pixels, masks, sizes)
         copy = cuda_streams.download(packed.headers() if keep_on_device else packed.bytes)
         resident = packed.bytes.clone() if keep_on_device else None
-        return PendingBatch(packed, copy, resident, options, size, image_sizes)
+        return PendingBatch(packed.form, copy, resident, options, size, image_sizes)
 
 
-def single_result(
-    pending: PendingBatch | None, repeat: Callable[[], PendingBatch | None]
-) -> Result:
-    """Return the features of a batch of one image, or a Failure; None if it does not fit.
+Queue = Callable[[], PendingBatch | None]
 
-    ``repeat`` queues the batch again if the candidate buffer overflowed.
+
+def queue_of(item: Item, options: ExtractOptions, device: Any, keep_on_device: bool) -> Queue:
+    """Return a function that queues the extraction of one image on the device.
+
+    The result of this function is None if the image does not fit into device memory.
     """
-    while pending is not None:
+    h, w = Kind.of(item[0]).size
+    if not addressable(h, w, device):
+        log.warning("%s is too large for the device; using the CPU", described(h, w))
+        return lambda: None
+    work = partial(begin, [item], options, device, keep_on_device)
+    return partial(devices.unless_out_of_memory, work, described(h, w))
+
+
+def single_result(queue: Queue, attempts: list[PendingBatch | None]) -> Result:
+    """Return the features of one image, or a Failure; None if it does not fit into device memory.
+
+    ``attempts`` holds the result of ``queue``, and is emptied to release the memory of the batch.
+    """
+    while (pending := attempts.pop()) is not None:
         results = pending.results()
         if results is not None:
             return results[0]
-        pending = repeat()
+        del pending  # a larger candidate buffer may need its memory
+        attempts.append(queue())
     return None
 
 
@@ -186,15 +196,17 @@ class _InFlight:
 def _results(
     entry: _InFlight, options: ExtractOptions, device: Any, keep_on_device: bool
 ) -> Iterator[tuple[int, Result]]:
-    if entry.pending is None:
-        yield entry.batch[0][0], None
+    batch, pending = entry.batch, entry.pending
+    if pending is None:
+        yield batch[0][0], None
         return
-    results = entry.pending.results()
+    results = pending.results()
     if results is None:  # repeat with a larger buffer
-        for retry in _begin_or_split(entry.batch, options, device, keep_on_device):
+        del entry, pending  # it may need their memory
+        for retry in _begin_or_split(batch, options, device, keep_on_device):
             yield from _results(retry, options, device, keep_on_device)
         return
-    yield from zip((index for index, _ in entry.batch), results, strict=True)
+    yield from zip((index for index, _ in batch), results, strict=True)
 
 
 @dataclass(frozen=True)
@@ -249,13 +261,13 @@ def _grouped(
 def _begin_or_split(
     batch: list[_Indexed], options: ExtractOptions, device: Any, keep_on_device: bool
 ) -> list[_InFlight]:
-    h, w = Kind.of(batch[0][1][0]).size
-    queue = partial(begin, [item for _, item in batch], options, device, keep_on_device)
+    items = [item for _, item in batch]
     if len(batch) == 1:
-        return [_InFlight(batch, devices.unless_out_of_memory(queue, described(h, w)))]
+        return [_InFlight(batch, queue_of(items[0], options, device, keep_on_device)())]
     with suppress(torch.OutOfMemoryError):
-        return [_InFlight(batch, queue())]
-    graphs.clear()  # after the error is gone, which holds the memory of the failed attempt
+        return [_InFlight(batch, begin(items, options, device, keep_on_device))]
+    graphs.clear()  # outside of the block: see :func:`devices.unless_out_of_memory`
+    h, w = Kind.of(items[0][0]).size
     half = len(batch) // 2
     log.warning(
         "%d images of %d x %d do not fit into device memory: retrying in batches of %d",

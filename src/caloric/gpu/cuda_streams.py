@@ -73,8 +73,11 @@ class Download:
         return self.values
 
 
-def download(values: Tensor) -> Download:
-    """Start to copy values to pinned memory; work queued later may overwrite ``values``."""
+def download(values: Tensor, is_constant: bool = False) -> Download:
+    """Start to copy values to pinned memory.
+
+    Work queued later may overwrite ``values``, unless they are constant: that saves memory.
+    """
     if not values.is_cuda:
         return Download(values, None)
     device = values.device
@@ -85,7 +88,7 @@ def download(values: Tensor) -> Download:
         pinned.copy_(values, non_blocking=True)
         done.record(current)
         return Download(pinned, done)
-    snapshot = values.clone()
+    snapshot = values if is_constant else values.clone()
     down.wait_stream(current)
     with torch.cuda.stream(down):
         pinned.copy_(snapshot, non_blocking=True)

@@ -95,9 +95,10 @@ def processes(device: Any) -> int:
 
 
 def unless_out_of_memory(work: Callable[[], R], what: str) -> R | None:
-    """Return the result of ``work``; log a warning and return None if device memory runs out.
+    """Return the result of ``work``, or None if it does not fit into device memory.
 
-    Before that, it is tried again without the memory of recorded graphs.
+    If memory runs out, recorded graphs are released for a second attempt. If that fails, a warning
+    is logged.
     """
     import torch
 
@@ -105,7 +106,7 @@ def unless_out_of_memory(work: Callable[[], R], what: str) -> R | None:
 
     with suppress(torch.OutOfMemoryError):
         return work()
-    graphs.clear()  # after the error is gone, which holds the memory of the failed attempt
+    graphs.clear()  # outside of the block: the exception keeps the memory of the failed attempt
     with suppress(torch.OutOfMemoryError):
         return work()
     log.warning("%s: out of device memory; using the CPU", what)

@@ -1,6 +1,6 @@
 """Download: the features of a batch are packed into one block of bytes and copied at once."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -13,7 +13,6 @@ from torch import Tensor
 from caloric.features import Features
 from caloric.frames import Frames
 from caloric.gpu import cuda_streams
-from caloric.gpu.cuda_streams import Download
 from caloric.gpu.pipeline import Batch
 from caloric.gpu.upload import RANGES, SHARED, TYPES
 from caloric.runtime import threads
@@ -88,6 +87,11 @@ class Packed:
             for start, end, kind, shape in zip(ends, ends[1:], kinds, shapes, strict=False)
         ))  # fmt: skip
 
+    @property
+    def form(self) -> "Packed":
+        """The same without the bytes, whose memory can be used again after they were copied."""
+        return replace(self, bytes=self.bytes.new_empty(0))
+
     def headers(self) -> Tensor:
         """Return the bytes of the headers."""
         return self.bytes[: self.sizes[0]]
@@ -149,7 +153,6 @@ class DeviceFeatures:
     scores: Tensor
     descriptors: Tensor
     about: Features
-    _pending: list[Download] = field(default_factory=list, init=False)  # of frames
 
     def __len__(self) -> int:
         """Return the number of features."""
@@ -159,18 +162,10 @@ class DeviceFeatures:
         """Return a summary in one line."""
         return f"DeviceFeatures({len(self)} of {self.about.descriptor!r}, {self.maps.device})"
 
-    def begin_frames(self) -> None:
-        """Start copying the frames to the host."""
-        if "frames" not in vars(self) and not self._pending:
-            self._pending.extend(map(cuda_streams.download, (self.maps, self.scores)))
-
     @cached_property
     def frames(self) -> Frames:
         """The frames on the host, copied only once."""
-        self.begin_frames()
-        frames = Frames.unchecked(*map(_copied, self._pending))
-        self._pending.clear()
-        return frames
+        return Frames.unchecked(*_downloaded(self.maps, self.scores))
 
     def to_host(self) -> Features:
         """Return the same features as NumPy arrays; every call returns the same object."""
@@ -178,14 +173,15 @@ class DeviceFeatures:
 
     @cached_property
     def _on_host(self) -> Features:
-        values = _copied(cuda_streams.download(self.descriptors))
+        (values,) = _downloaded(self.descriptors)
         values = values.astype(self.about.descriptors.dtype, copy=False)
         return replace(self.about, frames=self.frames, descriptors=values)
 
 
-def _copied(pending: Download) -> NDArray[Any]:
-    """Return a copy of downloaded values, outside of pinned memory, which is scarce."""
-    return np.array(pending.wait().numpy())
+def _downloaded(*tensors: Tensor) -> list[NDArray[Any]]:
+    """Return copies of tensors as arrays, outside of pinned memory, which is scarce."""
+    pending = [cuda_streams.download(values, is_constant=True) for values in tensors]
+    return [np.array(download.wait().numpy()) for download in pending]
 
 
 def to_device(features: Features, device: Any) -> DeviceFeatures:

@@ -54,7 +54,7 @@ def _apply(
         down = tl.load(value + SIDE * SIDE, mask=valid, other=0.0)
         x += across * tl.load(smooth + row * SIDE + k, mask=valid, other=0.0)
         y += down * tl.load(slope + row * SIDE + k, mask=valid, other=0.0)
-    tl.debug_barrier()  # wait until all threads have read it, then overwrite it
+    tl.debug_barrier()  # wait until all threads have read the first pass: it is overwritten below
     tl.store(out + at, x, mask=inside)
     tl.store(out + SIDE * SIDE + at, y, mask=inside)
 
@@ -79,7 +79,7 @@ def _adjoin(
         down = tl.load(value + SIDE * SIDE, mask=valid, other=0.0)
         x += across * tl.load(slope + k * SIDE + column, mask=valid, other=0.0)
         y += down * tl.load(smooth + k * SIDE + column, mask=valid, other=0.0)
-    tl.debug_barrier()  # wait until all threads have read the weights, then overwrite them
+    tl.debug_barrier()  # wait until all threads have read the weights: they are overwritten below
     tl.store(given + at, x, mask=inside)
     tl.store(given + SIDE * SIDE + at, y, mask=inside)
     tl.debug_barrier()  # wait until all threads have stored the first pass

@@ -17,7 +17,9 @@ _MAX_GRAPHS = 24  # each holds the memory of what it computes
 # Computations for a pair of images are recorded if the images have at most this many pixels: for
 # larger ones, launching the kernels takes a small part of the time, and graphs hold much memory.
 PIXELS = 1 << 20
-_capacities: dict[tuple[Any, ...], int] = register({})  # that replace a default that is too small
+# Capacities that replace a default that is too small. They are kept when memory is released: a
+# retry with the default would overflow again.
+_capacities: dict[tuple[Any, ...], int] = {}
 
 
 def capacity(size: tuple[int, int], options: ExtractOptions) -> int:

@@ -40,8 +40,8 @@ def neighbors(
 ) -> Iterator[Neighbors]:
     """Yield :func:`caloric.matching.neighbors.neighbors` of each pair of sets.
 
-    No set may be empty. Each set is uploaded once, also for several pairs. Pairs that do not fit
-    into device memory are searched on the CPU.
+    No set may be empty. A set that is in several pairs is uploaded once. Pairs that do not fit into
+    device memory are searched on the CPU.
     """
     search = _Search(sets, radius, device)
     if len(pairs) == 1:
@@ -101,7 +101,7 @@ class _Rows:
     def of(cls, values: Tensor, xy: Tensor | None, used: Tensor | None = None) -> "_Rows":
         """Return descriptors minus their mean.
 
-        Rows that are not in ``used`` (n,) are padding and stay 0; None uses all rows.
+        ``used`` (n,) is False for padding, which is set to 0; None if there is none.
         """
         # Subtract the mean: far from 0 the scores would suffer from cancellation.
         if used is None:

@@ -109,7 +109,10 @@ def begin(
             pending = [_begin(image, factor, part, size, options) for part in parts]
             return PendingViews(pending, to_image, retry)
 
-    return devices.unless_out_of_memory(work, f"views of {batches.described(*gray.shape)}")
+    what = batches.described(*gray.shape)
+    if turns[0].tilt > 1:
+        what = f"views with tilt {turns[0].tilt} of {what}"
+    return devices.unless_out_of_memory(work, what)
 
 
 def _begin(
@@ -128,7 +131,8 @@ def _begin(
     recordable = fixed and len(turns) * turns[0].tilt * size[0] * size[1] <= _RECORDED
     key = (options, "views", factor, tuple(turns), capacity) if recordable else None
     packed = graphs.recorded(work, key, *image)
-    return PendingBatch(packed, cuda_streams.download(packed.bytes), None, options, size, ())
+    copy = cuda_streams.download(packed.bytes)
+    return PendingBatch(packed.form, copy, None, options, size, ())
 
 
 def _largest(turns: list[View], size: tuple[int, int]) -> tuple[int, int]:
