@@ -40,8 +40,12 @@ def _alone(report: Report) -> str:
     return table(head, rows)
 
 
+def _runs(report: Report) -> list[Report]:
+    return [report, *report.get("other runs", [])]
+
+
 def _pairs(report: Report) -> str:
-    rates, runs = report["pairs"], [report, *report.get("other runs", [])]
+    rates, runs = report["pairs"], _runs(report)
     names = {
         "one list, all pairs of images": f"one list, all {rates['pairs']} pairs of "
         f"{len(rates['features'])} images",
@@ -150,7 +154,8 @@ def page(report: Report) -> str:
     oxford = [[name, f"{value:.4f}"] for name, value in report.get("oxford", {}).items()]
     return render(
         "gpu.md", arrays=_arrays(report), files_table=_files(report["files"], report["about"]),
-        sizes_table=_sizes(report["sizes"]), pairs_table=_pairs(report), other_runs=len(report.get("other runs", [])),
+        sizes_table=_sizes(report["sizes"]), pairs_table=_pairs(report),
+        commits=[run["about"]["commit"] for run in _runs(report)],
         whole_pairs_table=_whole_pairs(report), missed=failures(report), alone=_alone(report),
         precision_table=table(["milliseconds", "device", "CPU"], precision),
         stages=_stages(report), first_size=next(iter(report["images"])),
