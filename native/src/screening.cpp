@@ -186,6 +186,9 @@ inline void multiply_tile(const std::int8_t *a, const Int32 *a_start, const std:
       unroll<VECTORS>([&](auto v) { total[r][v] = SUMS_INT16 ? start : start + load_integers(b_start + v * LANES); });
     });
     const i64 end = SUMS_INT16 ? std::min(depth, (part + 1) * PART) : depth;
+#if defined(__GNUC__) && !defined(__clang__) // Clang unrolls it without being told
+#pragma GCC unroll 2
+#endif
     for (i64 k = part * PART; k < end; k += 4) {
       IntVec right[VECTORS];
       unroll<VECTORS>([&](auto v) { right[v] = load_integers(b + GROUP * k + v * sizeof(IntVec)); });
@@ -461,9 +464,11 @@ class Search : Selection {
     multiply_tile(q_.data() + y * columns_.depth, start_.data() + y * parts_per_row(columns_.depth),
                   columns_.values.data() + x * columns_.depth, column_start_.data() + x, columns_.depth, products);
     Vec scale[VECTORS], offset[VECTORS], column_limit[VECTORS];
-    std::memcpy(scale, columns_.scale.data() + x, sizeof scale);
-    std::memcpy(offset, column_offset_.data() + x, sizeof offset);
-    std::memcpy(column_limit, column_limits_.data() + x, sizeof column_limit);
+    for (int v = 0; v < VECTORS; ++v) {
+      scale[v] = load(columns_.scale.data() + x + v * LANES);
+      offset[v] = load(column_offset_.data() + x + v * LANES);
+      column_limit[v] = load(column_limits_.data() + x + v * LANES);
+    }
     Vec bounds[ROWS][VECTORS];
     Flags flags[ROWS], any = {};
     unroll<ROWS>([&](auto r) {
@@ -659,7 +664,7 @@ class ByteSearch : Selection {
   // Notes the pairs of ROWS rows and GROUP columns whose score exceeds a limit.
   void screen(i64 y, i64 x, const Sums &sums) {
     IntVec column_bound[VECTORS];
-    std::memcpy(column_bound, column_bound_.data() + x, sizeof column_bound);
+    for (int v = 0; v < VECTORS; ++v) column_bound[v] = load_integers(column_bound_.data() + x + v * LANES);
     Flags flags[ROWS], any = {};
     unroll<ROWS>([&](auto r) {
       IntVec limit[VECTORS];
