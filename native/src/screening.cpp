@@ -186,7 +186,7 @@ inline void multiply_tile(const std::int8_t *a, const Int32 *a_start, const std:
       unroll<VECTORS>([&](auto v) { total[r][v] = SUMS_INT16 ? start : start + load_integers(b_start + v * LANES); });
     });
     const i64 end = SUMS_INT16 ? std::min(depth, (part + 1) * PART) : depth;
-#if defined(__GNUC__) && !defined(__clang__) // Clang unrolls it without being told
+#if defined(__GNUC__) && !defined(__clang__) // Clang unrolls it by itself
 #pragma GCC unroll 2
 #endif
     for (i64 k = part * PART; k < end; k += 4) {
