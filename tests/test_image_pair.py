@@ -11,8 +11,7 @@ import caloric
 import photographs
 from caloric import image_pair
 from caloric.image.views import TILTS
-from marks import exact_sampling
-from torch_device import HERE
+from marks import TORCH_DEVICE, exact_sampling
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +83,7 @@ def test_unrelated_photographs_have_no_geometry():
             assert "not reliable" in repr(result)
 
 
-@pytest.mark.parametrize("device", ["cpu", HERE])
+@pytest.mark.parametrize("device", ["cpu", TORCH_DEVICE])
 def test_errors_name_the_image(views, tmp_path, device):
     bad = np.full((50, 50), np.nan, np.float32)
     with pytest.raises(caloric.InputError, match=r"missing\.png: no such file"):
@@ -103,8 +102,6 @@ def test_errors_name_the_image(views, tmp_path, device):
 
 
 def test_invalid_options_are_errors(views):
-    with pytest.raises(caloric.InputError, match=r"^detector 'opencv' runs only"):
-        caloric.match_images(*views[:2], detector="opencv", device=HERE)
     with pytest.raises(caloric.InputError, match="did you mean 'max_features'"):
         caloric.match_images(*views[:2], max_feature=5)
     for options, message in (

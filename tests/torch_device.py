@@ -1,14 +1,12 @@
 """The device and images for tests of PyTorch."""
 
-import os
-
 import torch
 
+import marks
 import photographs
 from caloric.gpu import devices
 
-# CALORIC_TEST_DEVICE=cuda runs the same tests on a GPU.
-HERE = os.environ.get("CALORIC_TEST_DEVICE", "torch:cpu")
+HERE = marks.TORCH_DEVICE
 DEVICE = devices.resolve(HERE)
 
 

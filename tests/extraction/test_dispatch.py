@@ -98,5 +98,7 @@ def test_unsupported_options_are_errors():
         caloric.extract(IMAGE, on_device=True)
     with pytest.raises(caloric.InputError, match="runs only on the CPU"):
         caloric.extract(IMAGE, detector="opencv", device="torch:cpu")
+    with pytest.raises(caloric.InputError, match=r"^detector 'opencv' runs only on the CPU"):
+        caloric.match_images(IMAGE, IMAGE, detector="opencv", device="torch:cpu")
     with pytest.raises(caloric.InputError, match="list of 2 masks"):
         caloric.extract_many([IMAGE, IMAGE], masks=[None])
