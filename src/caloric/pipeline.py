@@ -162,7 +162,8 @@ def extract(
         that does not fit into the memory of the device is processed on the CPU.
     on_device : bool
         Leave the features on the device, as :class:`caloric.interop.torch.DeviceFeatures`, which
-        :func:`match` also accepts. Cannot be combined with ``views``.
+        :func:`match` also accepts. It is an error if they do not fit into its memory. Cannot be
+        combined with ``views``.
     **options
         See :class:`ExtractOptions`.
 
@@ -188,7 +189,7 @@ def extract(
         opened = inputs.opened(image)
         extraction = dispatch.begin(opened, mask, request, device, memory, on_device, name)
         features: Features = extraction.features()
-        return dispatch.uploaded(features, devices.resolve(device)) if on_device else features
+        return dispatch.moved_to(devices.resolve(device), features) if on_device else features
 
 
 @keywords.takes(ExtractOptions)

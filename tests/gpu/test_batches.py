@@ -118,8 +118,10 @@ def test_features_that_do_not_fit_on_the_device_are_computed_on_the_cpu(monkeypa
     pair = caloric.match_images(image, image, max_features=20, device=HERE)
     assert len(pair) == pytest.approx(len(on_cpu), rel=0.03)
     for images in (image, [image]):
+        caplog.clear()
         with pytest.raises(caloric.InputError, match=r"features do not fit .*on_device=False"):
             caloric.extract(images, max_features=20, device=HERE, on_device=True)
+        assert len(caplog.messages) == 1
 
 
 def test_the_cpu_takes_over_if_a_larger_candidate_buffer_does_not_fit(monkeypatch, caplog):
@@ -142,6 +144,7 @@ def test_the_cpu_takes_over_if_a_larger_candidate_buffer_does_not_fit(monkeypatc
         default = pipeline.default_capacity((60, 70))
         assert capacities == [default, 4 * default, 4 * default]
         assert caplog.text.count("out of device memory; using the CPU") == 1
+        assert graphs.capacity((60, 70), ExtractOptions(max_features=None)) == default
 
 
 def test_a_batch_is_released_before_it_is_repeated(monkeypatch):
@@ -154,12 +157,29 @@ def test_a_batch_is_released_before_it_is_repeated(monkeypatch):
         return pending
 
     monkeypatch.setattr(batches, "begin", watched)
-    monkeypatch.setattr(download.Parts, "overflowed", property(lambda _: len(alive) % 2 == 1))
-    monkeypatch.setattr(graphs, "_capacities", {})
+    monkeypatch.setattr(download.Parts, "overflowed", property(lambda _: len(alive) % 3 != 0))
     image = photograph(size=(60, 70))
-    caloric.extract(image, max_features=20, device=HERE)
-    caloric.extract([image], max_features=20, device=HERE)
-    assert alive == [[]] * 4
+    for images in (image, [image], [image, image]):
+        monkeypatch.setattr(graphs, "_capacities", {})
+        caloric.extract(images, max_features=20, device=HERE)
+    assert alive == [[]] * 9
+
+
+def test_buffers_that_overflow_at_the_same_time_are_enlarged_once(monkeypatch):
+    default = pipeline.default_capacity((60, 70))
+    extract, capacities = pipeline.extract, []
+
+    def overflow_once(images, options, masks, capacity, *others):
+        capacities.append(capacity)
+        batch = extract(images, options, masks, capacity, *others)
+        full = torch.ones(len(images), dtype=torch.bool)
+        return batch if capacity > default else replace(batch, overflowed=full)
+
+    monkeypatch.setattr(pipeline, "extract", overflow_once)
+    monkeypatch.setattr(graphs, "_capacities", {})
+    monkeypatch.setattr(batches, "BATCH", 1)
+    caloric.extract([photograph(size=(60, 70))] * 3, max_features=None, device=HERE)
+    assert capacities == [default] * 3 + [4 * default] * 3
 
 
 @pytest.mark.parametrize("count", [1, 2])

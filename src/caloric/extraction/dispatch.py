@@ -31,8 +31,8 @@ class Extraction:
     """The extraction of an image, which a device has started or the CPU will do.
 
     ``pending`` waits for the device and returns the features, or None if the image does not fit
-    into its memory. If it returns None, or is None itself, the CPU extracts the features from
-    ``pixels``, or from ``image`` without it. Warnings start with ``name``.
+    into its memory. Then, and without ``pending``, the CPU extracts them, from ``pixels`` if given
+    and otherwise from ``image``. Warnings start with ``name``.
     """
 
     image: Any
@@ -70,8 +70,8 @@ def begin(
 ) -> Extraction:
     """Start extracting the features of an image; the CPU starts when they are requested.
 
-    With ``on_device``, features that the device extracts stay there. The CPU reads the image from
-    ``pixels`` if it is given. Warnings start with ``name``.
+    With ``on_device``, features that the device extracts stay there: :func:`moved_to` moves others.
+    The CPU reads the image from ``pixels`` if it is given. Warnings start with ``name``.
     """
     target = devices.resolve(device)
     check_device(target, options, on_device)
@@ -84,7 +84,7 @@ def begin(
         item = _prepared(image, mask)
         if 0 not in item[0].shape:
             queue = batches.queue_of(item, options, target, on_device)
-            pending = partial(batches.single_result, queue, [queue()])
+            pending = batches.repeatable(queue, queue())
     return Extraction(image, mask, options, memory, name, pixels, pending)
 
 
@@ -238,7 +238,7 @@ def _each_on_device(
         extraction = Extraction(image, mask, options, memory, name=name(index))
         if not on_device:
             return _or_failure(image, extraction.features)
-        return _or_failure(image, lambda: uploaded(extraction.features(), device))
+        return _or_failure(image, lambda: moved_to(device, extraction.features()))
 
     for index, result in batches.extract_all(items(), options, device, on_device):
         yield from early
@@ -261,14 +261,14 @@ def _prepared(image: Any, mask: Any) -> Any:
     return pixels, tiled.checked_mask(mask, upload.Kind.of(pixels).size)
 
 
-def uploaded(features: Any, device: Any) -> Any:
+def moved_to(device: Any, features: Any) -> Any:
     """Return features on a device; raise InputError if they do not fit into its memory."""
     if not isinstance(features, Features):
-        return features  # they stayed there
+        return features  # already there
     from caloric.gpu import download
 
     work = partial(download.to_device, features, device)
-    on_device = devices.unless_out_of_memory(work, "features")
+    on_device = devices.unless_out_of_memory(work, None)
     if on_device is None:
         raise InputError("image: its features do not fit into device memory; use on_device=False")
     return on_device

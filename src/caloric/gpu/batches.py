@@ -44,8 +44,9 @@ _Indexed = tuple[int, Item]
 class PendingBatch:
     """A batch of images in flight on a device; ``size`` is that of their layout.
 
-    ``copy`` downloads all bytes of ``packed``, whose form is kept. If the features stay on the
-    device as ``resident``, it downloads only the headers.
+    ``copy`` downloads all bytes, or only the headers if the features stay on the device as
+    ``resident``. ``packed`` has the layout of these bytes, and ``capacity`` is the size of the
+    candidate buffer.
     """
 
     packed: Packed
@@ -53,6 +54,7 @@ class PendingBatch:
     resident: Tensor | None
     options: ExtractOptions
     size: tuple[int, int]
+    capacity: int
     image_sizes: tuple[tuple[int, int], ...]
 
     def parts(self) -> Parts | None:
@@ -64,7 +66,7 @@ class PendingBatch:
         packed = self.packed if self.resident is None else replace(self.packed, slots=0)
         parts = packed.parts(self.copy.wait().numpy())
         if parts.overflowed:
-            graphs.enlarge(self.size, self.options)
+            graphs.enlarge(self.size, self.options, self.capacity)
             return None
         return parts
 
@@ -80,15 +82,21 @@ class PendingBatch:
         resident = None if self.resident is None else self.packed.parts(self.resident)
         values = () if resident is not None else download.descriptors(parts, options.output)
 
+        is_full = False
+
         def result(i: int) -> Result:
+            nonlocal is_full
             try:
                 upload.check(ranges[i], options.recipe.kernel)
             except InputError as error:
                 return Failure(str(error))
             size = self.image_sizes[i]
+            if is_full:
+                return None
             if resident is not None:
                 copy = partial(resident.image, i, counts[i])
                 part = devices.unless_out_of_memory(copy, described(*size))
+                is_full = part is None
                 return None if part is None else DeviceFeatures(*part, options.empty(size))
             maps, scores, _ = parts.image(i, counts[i])
             return options.features(download.frames(maps, scores), values[i][: counts[i]], size)
@@ -133,37 +141,44 @@ def begin(
         packed: Packed = graphs.recorded(work, key, pixels, masks, sizes)
         copy = cuda_streams.download(packed.headers() if keep_on_device else packed.bytes)
         resident = packed.bytes.clone() if keep_on_device else None
-        return PendingBatch(packed.form, copy, resident, options, size, image_sizes)
+        return PendingBatch(packed.layout, copy, resident, options, size, capacity, image_sizes)
 
 
-Queue = Callable[[], PendingBatch | None]
+def queue_of(
+    item: Item, options: ExtractOptions, device: Any, keep_on_device: bool
+) -> Callable[[], PendingBatch | None]:
+    """Return a function that queues an image and returns its batch.
 
-
-def queue_of(item: Item, options: ExtractOptions, device: Any, keep_on_device: bool) -> Queue:
-    """Return a function that queues the extraction of one image on the device.
-
-    The result of this function is None if the image does not fit into device memory.
+    It returns None if the image does not fit into device memory.
     """
-    h, w = Kind.of(item[0]).size
-    if not addressable(h, w, device):
-        log.warning("%s is too large for the device; using the CPU", described(h, w))
+    size = Kind.of(item[0]).size
+    if not is_addressable(*size, device):
         return lambda: None
     work = partial(begin, [item], options, device, keep_on_device)
-    return partial(devices.unless_out_of_memory, work, described(h, w))
+    restore = partial(graphs.restore_capacity, size, options)
+    return partial(devices.unless_out_of_memory, work, described(*size), restore)
 
 
-def single_result(queue: Queue, attempts: list[PendingBatch | None]) -> Result:
-    """Return the features of one image, or a Failure; None if it does not fit into device memory.
+def repeatable(
+    queue: Callable[[], PendingBatch | None], queued: PendingBatch | None
+) -> Callable[[], Result]:
+    """Return a function to call, once, for the features of the image that is ``queued``.
 
-    ``attempts`` holds the result of ``queue``, and is emptied to release the memory of the batch.
+    They are a Failure if the image has invalid values, and None if it does not fit into device
+    memory. The image is queued again if the candidate buffer overflows.
     """
-    while (pending := attempts.pop()) is not None:
-        results = pending.results()
-        if results is not None:
-            return results[0]
-        del pending  # a larger candidate buffer may need its memory
-        attempts.append(queue())
-    return None
+    attempts = [queued]
+
+    def result() -> Result:
+        while (pending := attempts.pop()) is not None:
+            results = pending.results()
+            if results is not None:
+                return results[0]
+            del pending  # a larger candidate buffer may need its memory
+            attempts.append(queue())
+        return None
+
+    return result
 
 
 def extract_all(
@@ -201,10 +216,11 @@ def _results(
         yield batch[0][0], None
         return
     results = pending.results()
-    if results is None:  # repeat with a larger buffer
-        del entry, pending  # it may need their memory
-        for retry in _begin_or_split(batch, options, device, keep_on_device):
-            yield from _results(retry, options, device, keep_on_device)
+    del entry, pending  # others may need their memory, above all a larger candidate buffer
+    if results is None:
+        retries = deque(_begin_or_split(batch, options, device, keep_on_device))
+        while retries:
+            yield from _results(retries.popleft(), options, device, keep_on_device)
         return
     yield from zip((index for index, _ in batch), results, strict=True)
 
@@ -286,7 +302,7 @@ def describe_frames(
 ) -> NDArray[Any] | None:
     """Return the descriptors (n, d) of frames (n, 2, 3); None if the image does not fit."""
     h, w = pixels.shape
-    if not addressable(h, w, device):
+    if not is_addressable(h, w, device):
         return None
 
     def work() -> NDArray[Any]:
@@ -303,6 +319,12 @@ def described(h: int, w: int) -> str:
     return f"an image of {w} x {h}"
 
 
-def addressable(h: int, w: int, device: Any) -> bool:
-    """Return whether the backend can address all elements of the pyramid of an image (h, w)."""
-    return not backend.of(device).compiled or pyramid(h, w).total < _ADDRESSABLE
+def is_addressable(h: int, w: int, device: Any) -> bool:
+    """Return whether the backend can address all elements of the pyramid of an image (h, w).
+
+    If not, log that the CPU takes over.
+    """
+    result = not backend.of(device).compiled or pyramid(h, w).total < _ADDRESSABLE
+    if not result:
+        log.warning("%s is too large for the device; using the CPU", described(h, w))
+    return result

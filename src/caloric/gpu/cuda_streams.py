@@ -76,7 +76,7 @@ class Download:
 def download(values: Tensor, is_constant: bool = False) -> Download:
     """Start to copy values to pinned memory.
 
-    Work queued later may overwrite ``values``, unless they are constant: that saves memory.
+    Work queued later may overwrite ``values``: large ones are cloned first, unless ``is_constant``.
     """
     if not values.is_cuda:
         return Download(values, None)

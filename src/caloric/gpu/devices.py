@@ -94,11 +94,13 @@ def processes(device: Any) -> int:
     return max(1, min(_MAX_PROCESSES, memory // _MEMORY_PER_PROCESS))
 
 
-def unless_out_of_memory(work: Callable[[], R], what: str) -> R | None:
+def unless_out_of_memory(
+    work: Callable[[], R], what: str | None, give_up: Callable[[], object] | None = None
+) -> R | None:
     """Return the result of ``work``, or None if it does not fit into device memory.
 
-    If memory runs out, recorded graphs are released for a second attempt. If that fails, a warning
-    is logged.
+    If memory runs out, recorded graphs are released for a second attempt. If that fails,
+    ``give_up`` is called, and a warning says that the CPU takes over, unless ``what`` is None.
     """
     import torch
 
@@ -109,7 +111,10 @@ def unless_out_of_memory(work: Callable[[], R], what: str) -> R | None:
     graphs.clear()  # outside of the block: the exception keeps the memory of the failed attempt
     with suppress(torch.OutOfMemoryError):
         return work()
-    log.warning("%s: out of device memory; using the CPU", what)
+    if give_up is not None:
+        give_up()
+    if what is not None:
+        log.warning("%s: out of device memory; using the CPU", what)
     return None
 
 

@@ -88,8 +88,8 @@ class Packed:
         ))  # fmt: skip
 
     @property
-    def form(self) -> "Packed":
-        """The same without the bytes, whose memory can be used again after they were copied."""
+    def layout(self) -> "Packed":
+        """The same without the bytes, so that their memory can be used again."""
         return replace(self, bytes=self.bytes.new_empty(0))
 
     def headers(self) -> Tensor:

@@ -17,8 +17,8 @@ _MAX_GRAPHS = 24  # each holds the memory of what it computes
 # Computations for a pair of images are recorded if the images have at most this many pixels: for
 # larger ones, launching the kernels takes a small part of the time, and graphs hold much memory.
 PIXELS = 1 << 20
-# Capacities that replace a default that is too small. They are kept when memory is released: a
-# retry with the default would overflow again.
+# Enlarged capacities, by image size and options. They survive :func:`clear`: a retry with the
+# default would overflow again.
 _capacities: dict[tuple[Any, ...], int] = {}
 
 
@@ -27,9 +27,14 @@ def capacity(size: tuple[int, int], options: ExtractOptions) -> int:
     return _capacities.get((size, options), default_capacity(size))
 
 
-def enlarge(size: tuple[int, int], options: ExtractOptions) -> None:
-    """Enlarge the candidate buffer for images of this size with these options."""
-    _capacities[size, options] = 4 * capacity(size, options)
+def enlarge(size: tuple[int, int], options: ExtractOptions, overflowed: int) -> None:
+    """Enlarge the candidate buffer for images (h, w) after one with this capacity overflowed."""
+    _capacities[size, options] = max(capacity(size, options), 4 * overflowed)
+
+
+def restore_capacity(size: tuple[int, int], options: ExtractOptions) -> None:
+    """Return to the default candidate buffer for images (h, w), after a larger one did not fit."""
+    _capacities.pop((size, options), None)
 
 
 def padded_size(count: int, sizes: Iterable[int], pixels: int = 0) -> int | None:
@@ -58,7 +63,7 @@ def run(pixels: Tensor, options: ExtractOptions, masks: Tensor | None) -> Batch:
         batch: Batch = recorded(work, key, pixels, masks)
         if not bool(batch.overflowed.any()):
             return batch
-        enlarge(size, options)
+        enlarge(size, options, slots)
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,7 +36,7 @@ def propagate(
 
     ``inliers`` are the positions (m, 2) of verified matches in both images.
     """
-    if not all(batches.addressable(*image.shape, device) for image in images):
+    if not all(batches.is_addressable(*image.shape, device) for image in images):
         return None
     descend = partial(descent.descend, device=device)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,7 @@ def begin(
     gray, _ = image
     small = (gray.shape[0] // factor, gray.shape[1] // factor)
     size = _largest(turns, small)
-    if not batches.addressable(*size, device):
+    if not batches.is_addressable(*size, device):
         return None
     to_image = np.stack([views.to_full_size(view.to_image(small), factor) for view in turns])
     parts = [turns[start : start + batches.BATCH] for start in range(0, len(turns), batches.BATCH)]
@@ -112,7 +113,7 @@ def begin(
     what = batches.described(*gray.shape)
     if turns[0].tilt > 1:
         what = f"views with tilt {turns[0].tilt} of {what}"
-    return devices.unless_out_of_memory(work, what)
+    return devices.unless_out_of_memory(work, what, partial(graphs.restore_capacity, size, options))
 
 
 def _begin(
@@ -132,7 +133,7 @@ def _begin(
     key = (options, "views", factor, tuple(turns), capacity) if recordable else None
     packed = graphs.recorded(work, key, *image)
     copy = cuda_streams.download(packed.bytes)
-    return PendingBatch(packed.form, copy, None, options, size, ())
+    return PendingBatch(packed.layout, copy, None, options, size, capacity, ())
 
 
 def _largest(turns: list[View], size: tuple[int, int]) -> tuple[int, int]:
