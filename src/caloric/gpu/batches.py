@@ -81,8 +81,7 @@ class PendingBatch:
         counts, ranges, options = parts.counts.tolist(), parts.ranges, self.options
         resident = None if self.resident is None else self.packed.parts(self.resident)
         values = () if resident is not None else download.descriptors(parts, options.output)
-
-        is_full = False
+        is_full = False  # after a failed attempt, no further one is made
 
         def result(i: int) -> Result:
             nonlocal is_full
@@ -91,11 +90,9 @@ class PendingBatch:
             except InputError as error:
                 return Failure(str(error))
             size = self.image_sizes[i]
-            if is_full:
-                return None
             if resident is not None:
                 copy = partial(resident.image, i, counts[i])
-                part = devices.unless_out_of_memory(copy, described(*size))
+                part = None if is_full else devices.unless_out_of_memory(copy, described(*size))
                 is_full = part is None
                 return None if part is None else DeviceFeatures(*part, options.empty(size))
             maps, scores, _ = parts.image(i, counts[i])
