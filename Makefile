@@ -42,15 +42,16 @@ test: $(READY)
 
 # Tests of code that uses the compiled core, also run without it and with sanitizers.
 CORE := $(addprefix tests/,detector extraction/test_tiled.py image/test_tiles.py image/test_tiff.py \
-  image/test_scalespace.py image/test_views.py matching/test_agreement.py matching/test_equations.py \
-  matching/test_fitting.py matching/test_geometry.py matching/test_neighbors.py \
+  image/test_scalespace.py image/test_views.py matching/test_adjustment.py matching/test_agreement.py \
+  matching/test_estimation.py matching/test_geometry.py matching/test_neighbors.py \
   matching/test_points.py matching/test_propagation.py matching/test_refinement.py \
   runtime/test_indexing.py test_pipeline.py)
 
-# The rest: slow tests, the documentation, and tests without the compiled core.
+# The rest: slow tests, the documentation, and tests without the compiled core (those of the
+# estimation compare both and take minutes without it).
 test-rest: $(READY)
 	$(call both,$(MAKE) --no-print-directory docs && \
-	  CALORIC_NATIVE=0 $(PYTEST) -m 'not slow' $(CORE),\
+	  CALORIC_NATIVE=0 $(PYTEST) -m 'not slow' $(filter-out %/test_estimation.py,$(CORE)),\
 	  $(PYTEST) -m 'slow and not environments')
 
 test-all: test test-rest

@@ -9,6 +9,7 @@ import pytest
 from scipy.spatial import cKDTree
 
 import caloric
+import two_view_scenes
 from caloric.bench.speed import setting
 from caloric.descriptor import recipes
 from caloric.kernels import KERNELS
@@ -151,6 +152,20 @@ def test_refine(device):
             covariances[moved], stored[name][moved], rtol=10 * near, atol=near**2
         )
     assert np.isinf(refined.covariances[~refined.moved][:, 0, 0]).all()
+
+
+@pytest.mark.parametrize("enabled", ["0", "1"])
+@pytest.mark.parametrize("model", two_view_scenes.MODELS)
+def test_geometry(model, enabled):
+    stored = load("geometry")
+    with setting(**{native.SETTING: enabled}):
+        estimated_model = make.estimated(model, stored[f"{model}_a"], stored[f"{model}_b"])
+    # Measured: 2e-6 px between NumPy and the core, for essential matrices.
+    np.testing.assert_allclose(
+        estimated_model["residuals"], stored[f"{model}_residuals"], atol=1e-4
+    )
+    np.testing.assert_allclose(estimated_model["noise"], stored[f"{model}_noise"], rtol=1e-4)
+    np.testing.assert_allclose(estimated_model["errors"], stored[f"{model}_errors"], rtol=1e-3)
 
 
 def shapes(maps):

@@ -217,52 +217,6 @@ struct RefinementTask {
   i64 count;
 };
 
-// ---- Two-view geometry (equations.cpp, fitting.cpp; the same for all builds)
-
-// Matched points x and y (count, 2), and the matrix (3, 3) of a homography or of an epipolar geometry.
-struct Matches {
-  const double *x, *y, *matrix;
-  i64 count;
-  bool planar;
-};
-
-// See _Loss in caloric.matching.equations. Lengths are in pixels.
-struct LossConstants {
-  double window, max_error, min_error, limit, min_share, max_share;
-  int dimensions, mixture_steps;
-};
-
-// Residuals of correct matches are normal with this deviation; `share` of the matches are correct.
-struct Mixture {
-  double deviation, share;
-};
-
-// Residuals times `scale` are in pixels. If `by_density` is set, matches share their weight with those in the same
-// cell; `cells` are the cells across an image.
-struct EquationsTask {
-  Matches matches;
-  const double *variances;
-  i64 cells;
-  double scale;
-  bool by_density;
-  LossConstants loss;
-};
-
-void square_residuals(const Matches &matches, double *squares);
-// Writes the Hessian (9, 9) and the gradient (9,) by the entries of the matrix, and returns the new mixture.
-Mixture normal_equations(const EquationsTask &task, Mixture mixture, double *hessian, double *gradient);
-
-// Of the Gauss-Newton steps: see caloric.matching.fitting.
-struct FitConstants {
-  int steps;
-  double tolerance, ridge;
-};
-
-// Writes the fitted matrix (3, 3). The state of a homography (9 parameters) or an affine map (6) is its matrix, that of
-// a fundamental matrix (7) is U, Vt and s. The matrix of the task is not used.
-void fit_model(const EquationsTask &task, Mixture mixture, const FitConstants &constants, const double *state,
-               int parameters, double *matrix);
-
 // ---- Matches and their neighbors (the same for all builds)
 
 class PointGrid;  // points.hpp

@@ -1,18 +1,23 @@
 // Python bindings: check shapes, release the GIL, and call the kernels.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 
 #include "dispatch.hpp"
+#include "estimation.hpp"
 #include "kernels.hpp"
 #include "parallel.hpp"
 #include "points.hpp"
@@ -450,61 +455,18 @@ void refine_matches(const std::vector<Matrix> &first, const std::vector<Matrix> 
 using Points2 = In<double, nb::shape<-1, 2>>;
 using Matrix3 = In<double, nb::shape<3, 3>>;
 
-Matches to_matches(const Points2 &x, const Points2 &y, const double *matrix, bool planar) {
-  require(x.shape(0) == y.shape(0), "y: expected as many points as in x");
-  return {x.data(), y.data(), matrix, (i64)x.shape(0), planar};
-}
-
 // Returns squared residuals (n,).
-auto square_residuals_of(Points2 x, Points2 y, Matrix3 matrix, bool planar) {
-  const Matches matches = to_matches(x, y, matrix.data(), planar);
-  std::vector<double> squares(matches.count);
+auto square_residuals(Points2 x, Points2 y, Matrix3 matrix, bool planar) {
+  require(x.shape(0) == y.shape(0), "y: expected as many points as in x");
+  const i64 count = (i64)x.shape(0);
+  const double *p = x.data(), *q = y.data(), *m = matrix.data();
+  std::vector<double> squares(count);
   {
     nb::gil_scoped_release released;
-    square_residuals(matches, squares.data());
+    for (i64 i = 0; i < count; ++i)
+      squares[i] = planar ? PlaneResidual(m, p + 2 * i, q + 2 * i).square() : LineResidual(m, p + 2 * i, q + 2 * i).square();
   }
-  const i64 count = matches.count;
   return to_array(std::move(squares), count);
-}
-
-EquationsTask to_equations(const Points2 &x, const Points2 &y, const double *matrix, bool planar,
-                           const In<double, nb::ndim<1>> &variances, i64 cells, double scale, bool by_density,
-                           const nb::dict &constants) {
-  EquationsTask task{};
-  task.matches = to_matches(x, y, matrix, planar);
-  require((i64)variances.shape(0) == task.matches.count, "variances: expected one per match");
-  require(task.matches.count > 0 && cells > 0 && cells < 1000, "x, cells: expected matches, and 1 to 999 cells");
-  for (std::size_t i = 0; i < x.size(); ++i)
-    require(std::isfinite(x.data()[i]) && std::isfinite(y.data()[i]), "x, y: expected finite numbers");
-  LossConstants &loss = task.loss;
-  NamedConstants(constants)
-      .read("window", loss.window)
-      .read("max_error", loss.max_error)
-      .read("min_error", loss.min_error)
-      .read("limit", loss.limit)
-      .read("min_share", loss.min_share)
-      .read("max_share", loss.max_share)
-      .read("dimensions", loss.dimensions)
-      .read("mixture_steps", loss.mixture_steps)
-      .require_no_others();
-  task.variances = variances.data();
-  task.cells = cells;
-  task.scale = scale;
-  task.by_density = by_density;
-  return task;
-}
-
-// Returns the deviation and the share of the mixture.
-std::pair<double, double> normal_equations_of(Points2 x, Points2 y, Matrix3 matrix, bool planar,
-                                              In<double, nb::ndim<1>> variances, i64 cells, double scale,
-                                              bool by_density, std::pair<double, double> mixture,
-                                              const nb::dict &constants, Out<double, nb::shape<9, 9>> hessian,
-                                              Out<double, nb::shape<9>> gradient) {
-  const EquationsTask task = to_equations(x, y, matrix.data(), planar, variances, cells, scale, by_density, constants);
-  double *h = hessian.data(), *g = gradient.data();
-  nb::gil_scoped_release released;
-  const Mixture result = normal_equations(task, {mixture.first, mixture.second}, h, g);
-  return {result.deviation, result.share};
 }
 
 // Coordinates of points or frames.
@@ -512,6 +474,94 @@ template <typename Array>
 void require_finite(const Array &values) {
   for (std::size_t i = 0; i < values.size(); ++i)
     require(std::abs(values.data()[i]) < 1e150, "expected finite coordinates below 1e150");
+}
+
+NoiseConstants to_noise(const nb::dict &constants) {
+  NoiseConstants noise{};
+  NamedConstants(constants)
+      .read("min_sigma", noise.min_sigma)
+      .read("max_sigma", noise.max_sigma)
+      .read("peak", noise.peak)
+      .read("dimensions", noise.dimensions)
+      .read("parameters", noise.parameters)
+      .read("width", noise.width)
+      .read("tail", noise.tail)
+      .read("min_share", noise.min_share)
+      .read("max_share", noise.max_share)
+      .read("sigma_step", noise.sigma_step)
+      .require_no_others();
+  require(noise.min_sigma > 1e-9 && noise.max_sigma >= noise.min_sigma && noise.max_sigma < 1e9 &&
+              noise.sigma_step > 1.01 && noise.peak > 0,
+          "noise: expected positive deviations in ascending order");
+  return noise;
+}
+
+SearchConstants to_search(const nb::dict &constants) {
+  SearchConstants search{};
+  NamedConstants(constants)
+      .read("confidence", search.confidence)
+      .read("quality", search.quality)
+      .read("subset_share", search.subset_share)
+      .read("close", search.close)
+      .read("kept", search.kept)
+      .read("ridge", search.ridge)
+      .read("tolerance", search.tolerance)
+      .read("max_step", search.max_step)
+      .read("correlation", search.correlation)
+      .read("samples", search.samples)
+      .read("min_samples", search.min_samples)
+      .read("pools", search.pools)
+      .read("subset", search.subset)
+      .read("fitted", search.fitted)
+      .read("rounds", search.rounds)
+      .read("chosen", search.chosen)
+      .read("cells", search.cells)
+      .read("steps", search.steps)
+      .read("seed", search.seed)
+      .require_no_others();
+  require(search.pools > 0 && search.pools < 60 && search.cells > 0 && search.cells < 1000,
+          "search: expected 1 to 59 pools, and 1 to 999 cells");
+  return search;
+}
+
+// Writes the matrix of the most likely model and its covariance (9, 9); returns sigma, share and likelihood.
+std::tuple<double, double, double> estimate(
+    Points2 x, Points2 y, In<double, nb::ndim<1>> variances, std::optional<In<double, nb::shape<-1, 2, 2>>> local,
+    std::optional<In<double, nb::ndim<1>>> reach, double scale, int model,
+    std::optional<In<double, nb::shape<4, 3, 3>>> cameras, const nb::dict &noise, const nb::dict &plane,
+    const nb::dict &search, std::pair<int, int> sizes, std::optional<Matrix3> start, Out<double, nb::shape<3, 3>> matrix,
+    Out<double, nb::shape<9, 9>> covariance) {
+  EstimationTask task{};
+  const i64 count = (i64)x.shape(0);
+  require(count > 0 && (i64)y.shape(0) == count && (i64)variances.shape(0) == count,
+          "x, y, variances: expected one per match");
+  require(local.has_value() == reach.has_value(), "local, reach: expected both or none");
+  require(!local || ((i64)local->shape(0) == count && (i64)reach->shape(0) == count),
+          "local, reach: expected one per match");
+  require(model >= 0 && model <= 3 && (model == 3) == cameras.has_value(), "model, cameras: expected both for 3");
+  require(sizes.first > 0 && sizes.first <= 8 && sizes.second > 0 && sizes.second <= 8, "sizes: expected 1 to 8");
+  require_finite(x);
+  require_finite(y);
+  task.matches = {x.data(), y.data(), variances.data(), local ? local->data() : nullptr,
+                  reach ? reach->data() : nullptr, count, scale};
+  Cameras calibrations{};
+  if (cameras) {  // of both images, then their inverses
+    double *const parts[] = {calibrations.a, calibrations.b, calibrations.inverse_a, calibrations.inverse_b};
+    for (int i = 0; i < 4; ++i) std::copy(cameras->data() + 9 * i, cameras->data() + 9 * i + 9, parts[i]);
+    task.cameras = &calibrations;
+  }
+  task.kind = (Kind)model;
+  task.noise = to_noise(noise);
+  task.plane = to_noise(plane);
+  task.search = to_search(search);
+  task.point_size = sizes.first;
+  task.frame_size = sizes.second;
+  task.start = start ? start->data() : nullptr;
+  double *m = matrix.data(), *c = covariance.data();
+  nb::gil_scoped_release released;
+  const EstimatedModel result = estimate_model(task, c);
+  std::copy(result.matrix.begin(), result.matrix.end(), m);
+  return {result.noise.sigma, result.noise.share, result.likelihood};
 }
 
 void make_grid(PointGrid *grid, Points2 points) {
@@ -659,29 +709,10 @@ auto first_of_cells(In<i64, nb::ndim<2>> cells) {
   return to_array(std::move(first), number);
 }
 
-// Writes the fitted matrix.
-void fit(Points2 x, Points2 y, Out<double, nb::shape<3, 3>> matrix, bool planar, In<double, nb::ndim<1>> variances,
-         i64 cells, double scale, bool by_density, std::pair<double, double> mixture, const nb::dict &constants,
-         In<double, nb::ndim<1>> state, int parameters, const nb::dict &fit_constants) {
-  const EquationsTask task = to_equations(x, y, matrix.data(), planar, variances, cells, scale, by_density, constants);
-  FitConstants steps{};
-  NamedConstants(fit_constants)
-      .read("steps", steps.steps)
-      .read("tolerance", steps.tolerance)
-      .read("ridge", steps.ridge)
-      .require_no_others();
-  require(planar ? parameters == 6 || parameters == 9 : parameters == 7, "parameters: expected 6, 7 or 9");
-  require(state.shape(0) == (planar ? 9 : 19), "state: expected 9 numbers, or 19 of a fundamental matrix");
-  const double *s = state.data();
-  double *m = matrix.data();
-  nb::gil_scoped_release released;
-  fit_model(task, {mixture.first, mixture.second}, steps, s, parameters, m);
-}
-
 }  // namespace
 
 NB_MODULE(caloric_native, m) {
-  m.attr("VERSION") = 17;  // of this interface; must equal VERSION in caloric.runtime.native
+  m.attr("VERSION") = 18;  // of this interface; must equal VERSION in caloric.runtime.native
   m.attr("PATCH_SIDE") = PATCH_SIDE;
   m.attr("NOISE_LAGS") = NOISE_LAGS;
   m.def("kinds", &available_builds);
@@ -698,13 +729,11 @@ NB_MODULE(caloric_native, m) {
   m.def("describe", &describe, nb::kw_only(), nb::arg("levels"), nb::arg("size"), nb::arg("maps"),
         nb::arg("level_indices"), nb::arg("offsets"), nb::arg("factors"), nb::arg("runs"), nb::arg("power"),
         nb::arg("table"), nb::arg("raw").noconvert());
-  m.def("square_residuals", &square_residuals_of, nb::arg("x"), nb::arg("y"), nb::arg("matrix"), nb::arg("planar"));
-  m.def("normal_equations", &normal_equations_of, nb::kw_only(), nb::arg("x"), nb::arg("y"), nb::arg("matrix"),
-        nb::arg("planar"), nb::arg("variances"), nb::arg("cells"), nb::arg("scale"), nb::arg("by_density"),
-        nb::arg("mixture"), nb::arg("constants"), nb::arg("hessian").noconvert(), nb::arg("gradient").noconvert());
-  m.def("fit", &fit, nb::kw_only(), nb::arg("x"), nb::arg("y"), nb::arg("matrix").noconvert(), nb::arg("planar"),
-        nb::arg("variances"), nb::arg("cells"), nb::arg("scale"), nb::arg("by_density"), nb::arg("mixture"),
-        nb::arg("constants"), nb::arg("state"), nb::arg("parameters"), nb::arg("fit_constants"));
+  m.def("square_residuals", &square_residuals, nb::arg("x"), nb::arg("y"), nb::arg("matrix"), nb::arg("planar"));
+  m.def("estimate", &estimate, nb::kw_only(), nb::arg("x"), nb::arg("y"), nb::arg("variances"), nb::arg("local").none(),
+        nb::arg("reach").none(), nb::arg("scale"), nb::arg("model"), nb::arg("cameras").none(), nb::arg("noise"),
+        nb::arg("plane"), nb::arg("search"), nb::arg("sizes"), nb::arg("start").none(), nb::arg("matrix").noconvert(),
+        nb::arg("covariance").noconvert());
   nb::class_<PointGrid>(m, "PointGrid")
       .def("__init__", &make_grid, nb::arg("points"))
       .def_prop_ro("is_dense", &PointGrid::is_dense)

@@ -1,8 +1,8 @@
 """Write one file of golden vectors: the results that every implementation must reproduce.
 
 ``python tests/golden/make.py NAME`` or ``make golden KERNEL=NAME`` writes the vectors of one
-descriptor, or of "pipeline", "refine" or "views". Existing files are overwritten only on request,
-because users have stored such vectors. tests/test_golden.py compares.
+descriptor, or of "geometry", "pipeline", "refine" or "views". Existing files are overwritten only
+on request, because users have stored such vectors. tests/test_golden.py compares.
 """
 
 import argparse
@@ -15,7 +15,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import caloric
 import photographs
+import two_view_scenes
 from caloric.kernels import KERNELS
+from caloric.matching import estimation, models
 from paths import GOLDEN, ROOT
 
 DEFAULTS = ("caloric", "caloric-64", "caloric-unlearned")
@@ -111,7 +113,36 @@ def views() -> dict[str, np.ndarray]:
     return {"maps": features.frames.maps, "descriptors": features.descriptors}
 
 
-OTHERS = {"pipeline": pipeline, "refine": refine, "views": views}
+def geometry() -> dict[str, np.ndarray]:
+    """Models of matched frames with noise and outliers, and their residuals and noise."""
+    result = {}
+    for number, model in enumerate(two_view_scenes.MODELS):
+        rng = np.random.default_rng(number)
+        frames, _ = two_view_scenes.scene(model, rng, 150, noise=0.2)
+        a, b = two_view_scenes.with_outliers(frames, 50, rng)
+        result |= {f"{model}_a": a, f"{model}_b": b}
+        result |= {f"{model}_{k}": v for k, v in estimated(model, a, b).items()}
+    return result
+
+
+def estimated(model: str, a: np.ndarray, b: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the residuals, the noise, the likelihood and the covariance of an estimate."""
+    p, q = (np.ascontiguousarray(maps[:, :, 2]) for maps in (a, b))
+    cameras = two_view_scenes.cameras(model)
+    matches = estimation.Correspondences(p, q, model, two_view_scenes.SIZE, cameras, None, (a, b))
+    estimated_model = estimation.estimate(matches)
+    return {
+        "residuals": matches.residuals(estimated_model.matrix),
+        "noise": np.array(
+            [estimated_model.noise.sigma, estimated_model.noise.share, estimated_model.likelihood]
+        ),
+        "errors": models.errors(
+            (p, q), model, estimated_model.matrix, estimated_model.covariance, cameras
+        ),
+    }
+
+
+OTHERS = {"geometry": geometry, "pipeline": pipeline, "refine": refine, "views": views}
 NAMES = (*KERNELS, *DEFAULTS, *OTHERS)
 
 

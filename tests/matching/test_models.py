@@ -45,9 +45,9 @@ MATRICES = {
 @pytest.mark.parametrize("model", MATRICES)
 def test_slopes_are_the_derivatives_of_residuals(model):
     units = models.Units.of(P, Q)
+    known = None if model != "essential" else [units.unit @ K] * 2
     x, y = units.of_points(P), units.of_points(Q)
-    cameras = [K, K] if model == "essential" else None
-    start = units.start(model, MATRICES[model], cameras)
+    start = models.in_normalized(model, units.normalized(model, MATRICES[model]), known)
 
     def fit(current):
         kind = models.PlaneFit if models.is_planar(model) else models.LineFit
@@ -66,7 +66,7 @@ def test_slopes_are_the_derivatives_of_residuals(model):
 
 def test_normal_equations_are_those_of_the_slopes():
     units = models.Units.of(P, Q)
-    start = units.start("homography", H, None)
+    start = models.in_normalized("homography", units.normalized("homography", H), None)
     fit = models.PlaneFit.of(start.matrix, units.of_points(P), units.of_points(Q))
     weights = RNG.uniform(0, 1, len(P))
     a, b, c = weights * fit.metric

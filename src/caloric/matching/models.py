@@ -16,6 +16,9 @@ _GENERATORS = np.array(  # of rotations about x, y and z
 )  # fmt: skip
 
 
+_QUARTER_TURN = np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 1]])
+
+
 def is_planar(model: GeometryModel) -> bool:
     """Return whether a model maps points to points."""
     return model in ("homography", "affine")
@@ -95,6 +98,13 @@ class LineFit:
         """The squares (m,) of the residuals."""
         return self.residuals**2
 
+    def selected(self, rows: NDArray[np.intp]) -> "LineFit":
+        """Return the same for some of the matches."""
+        a, b = self.normals
+        return LineFit(
+            self.residuals[rows], self.x[rows], self.y[rows], (a[rows], b[rows]), self.length[rows]
+        )
+
     def equations(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the normal equations of weighted matches: Hessian (9, 9) and gradient (9,)."""
         slopes = self.slopes
@@ -127,10 +137,16 @@ class PlaneFit:
 
     @property
     def squares(self) -> FloatArray:
-        """The squared lengths (m,) of the residuals."""
+        """The squares (m,) of Sampson's distances."""
         (u, v), (a, b, c) = self.residuals.T, self.metric
         squares: FloatArray = a * u * u + 2 * b * u * v + c * v * v
         return squares
+
+    def selected(self, rows: NDArray[np.intp]) -> "PlaneFit":
+        """Return the same for some of the matches."""
+        return PlaneFit(
+            self.residuals[rows], self.mapped[rows], self.ratio[rows], self.metric[:, rows]
+        )
 
     @property
     def slopes(self) -> FloatArray:
@@ -158,12 +174,12 @@ def _metric(slopes: FloatArray) -> FloatArray:
     """Return the metric (3, m) of residuals in the second image, for a map's slopes (m, 2, 2).
 
     Errors of equal size in both images, with unit covariances, give residuals with the covariance
-    I + J Jᵀ (Sampson's approximation). Twice its inverse measures residuals in the same way if the
-    images are exchanged; for a translation it is the distance in either image.
+    I + J Jᵀ (Sampson's approximation). Its inverse measures residuals in the same way if the images
+    are exchanged.
     """
     xx, xy, yx, yy = slopes.reshape(-1, 4).T
     a, b, c = 1 + xx * xx + xy * xy, xx * yx + xy * yy, 1 + yx * yx + yy * yy
-    return np.asarray(np.stack([c, -b, a]) * (2 / (a * c - b * b)))
+    return np.asarray(np.stack([c, -b, a]) / (a * c - b * b))
 
 
 def homogeneous(points: FloatArray) -> FloatArray:
@@ -188,18 +204,7 @@ class _InUnits:
         return matrices
 
 
-class _Entries(_InUnits):
-    """A model that is determined by the entries of its matrix."""
-
-    matrix: FloatArray
-
-    @property
-    def state(self) -> FloatArray:
-        """What determines the model, for the compiled core."""
-        return self.matrix.ravel()
-
-
-class _Plane(_Entries):
+class _Plane(_InUnits):
     """A homography, parametrized by its nine entries; it is defined up to scale."""
 
     changes = np.eye(9).reshape(9, 3, 3)  # derivatives of the matrix by the parameters
@@ -211,7 +216,7 @@ class _Plane(_Entries):
         return _Plane(self.matrix + step.reshape(3, 3))
 
 
-class _Affine(_Entries):
+class _Affine(_InUnits):
     """An affine map: a homography whose last row stays 0, 0, 1."""
 
     changes = np.eye(9).reshape(9, 3, 3)[:6]
@@ -229,11 +234,6 @@ class _Fundamental(_InUnits):
     def __init__(self, matrix: FloatArray) -> None:
         self.u, values, self.vt = np.linalg.svd(matrix)
         self.s = values[1] / values[0] if values[0] > 0 else 0.0
-
-    @property
-    def state(self) -> FloatArray:
-        """What determines the model, for the compiled core."""
-        return np.concatenate([self.u.ravel(), self.vt.ravel(), [self.s]])
 
     @property
     def matrix(self) -> FloatArray:
@@ -257,11 +257,13 @@ class _Fundamental(_InUnits):
 class _Essential:
     """E = [t]× R, parametrized by a rotation of R and two changes of the unit vector t."""
 
-    state = None  # the compiled core does not fit essential matrices
-
     def __init__(self, matrix: FloatArray, cameras: Sequence[FloatArray]) -> None:
-        self.rotation, _, translation = cv2.decomposeEssentialMat(matrix)
-        self.translation = np.asarray(translation[:, 0], np.float64)
+        u, _, vt = np.linalg.svd(matrix)
+        # Two rotations are possible, which give the same matrix.
+        both = (u @ _QUARTER_TURN @ vt, u @ _QUARTER_TURN.T @ vt)
+        proper = [np.asarray(np.linalg.det(rotation) * rotation) for rotation in both]
+        self.rotation: FloatArray = max(proper, key=np.trace)
+        self.translation = u[:, 2]
         self.inverses = tuple(np.linalg.inv(k) for k in cameras)
 
     @property
@@ -296,6 +298,18 @@ class _Essential:
 Model = _Plane | _Affine | _Fundamental | _Essential
 
 
+def in_normalized(
+    model: GeometryModel, matrix: FloatArray, cameras: Sequence[FloatArray] | None
+) -> Model:
+    """Return the model with a matrix in normalized coordinates, to which the cameras map."""
+    if model == "essential":
+        assert cameras is not None
+        return _Essential(matrix, cameras)
+    if model == "fundamental":
+        return _Fundamental(matrix)
+    return _Plane(matrix) if model == "homography" else _Affine(matrix)
+
+
 @dataclass(frozen=True, eq=False)
 class Units:
     """Normalized coordinates, in which the parameters of a model have a similar magnitude."""
@@ -320,20 +334,13 @@ class Units:
         """Return points (m, 2) in these units."""
         return np.ascontiguousarray((points - self.shift) / self.scale)
 
-    def start(
-        self, model: GeometryModel, matrix: FloatArray, cameras: Sequence[FloatArray] | None
-    ) -> Model:
-        """Return the model with a matrix in pixels."""
+    def normalized(self, model: GeometryModel, matrix: FloatArray) -> FloatArray:
+        """Return a matrix in pixels as one (3, 3) in these units; essential matrices are equal."""
         unit = self.unit
         back = np.linalg.inv(unit)
-        if model == "homography":
-            return _Plane(unit @ matrix @ back)
-        if model == "affine":
-            return _Affine(unit @ np.concatenate([matrix, [[0, 0, 1]]]) @ back)
-        if model == "fundamental":
-            return _Fundamental(back.T @ matrix @ back)
-        assert cameras is not None
-        return _Essential(matrix, (unit @ cameras[0], unit @ cameras[1]))
+        if is_planar(model):
+            return np.asarray(unit @ whole(matrix) @ back)
+        return np.asarray(back.T @ matrix @ back if model == "fundamental" else matrix)
 
     def finish(self, model: GeometryModel, matrix: FloatArray) -> FloatArray:
         """Return the matrix of a model in pixels, or several (..., 3, 3)."""
@@ -370,7 +377,9 @@ def residual(
     else:
         p, q, matrix = (np.ascontiguousarray(v, np.float64) for v in (p, q, matrix))
         squares = core.square_residuals(p, q, matrix, planar)
-    return np.where(np.isfinite(squares), np.sqrt(squares), np.inf)
+    factor = 2.0 if planar else 1.0
+    valid = np.isfinite(squares) & (squares >= 0)  # rounding may make a metric indefinite
+    return np.where(valid, np.sqrt(factor * np.where(valid, squares, 0)), np.inf)
 
 
 def whole(matrix: FloatArray) -> FloatArray:

@@ -15,7 +15,7 @@ from typing import Any
 from caloric.errors import InputError
 
 SETTING = "CALORIC_NATIVE"
-VERSION = 17
+VERSION = 18
 INSTALL = "pip install --force-reinstall --no-deps ."
 _COMPILER = "Clang for Visual Studio" if os.name == "nt" else "a C++ compiler"
 _log = logging.getLogger(__name__)
