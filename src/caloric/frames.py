@@ -34,6 +34,11 @@ def _scores(scores: ArrayLike | None, count: int) -> NDArray[np.float32]:
     return np.zeros(count, np.float32) if scores is None else np.asarray(scores, np.float32)
 
 
+def local_maps(maps_a: FloatArray, maps_b: FloatArray) -> FloatArray:
+    """Return the affine maps (m, 2, 2) from frames (m, 2, 3) of one image to those of another."""
+    return products(maps_b[:, :, :2], inverses(maps_a))
+
+
 def sigmas(maps: ArrayOrTensor) -> ArrayOrTensor:
     """Return σ = √|det A| (n,) of frames (n, 2, 3), in pixels."""
     return abs(determinants(maps)) ** 0.5

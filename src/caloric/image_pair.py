@@ -46,8 +46,6 @@ class ImageMatch:
         All matches of the features.
     geometry : Geometry
         The estimated geometry and its inliers.
-    threshold : float
-        The largest residual of an inlier, in pixels.
     level : int
         The largest tilt of the simulated views that were used, or tried without success; 1 if none
         were needed.
@@ -65,7 +63,6 @@ class ImageMatch:
     features_b: Features
     matches: Matches
     geometry: Geometry
-    threshold: float
     level: int = 1
     names: tuple[str, str] = ("", "")
     view_features: tuple[int, int] = (0, 0)
@@ -87,6 +84,8 @@ class ImageMatch:
     def summary(self) -> str:
         """The numbers of features, matches and inliers, and the model, as text."""
         model = _MODELS[self.geometry.model]
+        has_model = self.geometry.matrix is not None
+        inliers = f"{len(self)} inliers of {model}" if has_model else "no geometry"
         a, b = self.view_features
         views = f" and {a} and {b} of simulated views" if a or b else ""
         new = sum(self.propagated_features)
@@ -94,7 +93,7 @@ class ImageMatch:
         detected_a, detected_b = self.detected
         return (
             f"{detected_a - a} and {detected_b - b} features{views}, "
-            f"{len(self.matches)} matches{propagated}, {len(self)} inliers of {model}"
+            f"{len(self.matches)} matches{propagated}, {inliers}"
             f"{'' if self else ' (not reliable)'}"
             f"{'' if self.level == 1 else f', simulated views up to tilt {self.level}'}"
         )
@@ -127,7 +126,8 @@ class ImageMatch:
         """Return the figure before its lines are rendered."""
         return viz.arranged(
             self.image_a, self.image_b, self.features_a, self.features_b, self.matches,
-            self.geometry, limit=self.threshold, title=title or self.summary, max_lines=max_lines,
+            self.geometry, limit=self.geometry.threshold or _LIMIT, title=title or self.summary,
+            max_lines=max_lines,
         )  # fmt: skip
 
     def show(self) -> None:
@@ -151,6 +151,7 @@ class ImageMatch:
 
 
 _NOTEBOOK_WIDTH = 1000  # pixels
+_LIMIT = 2.0  # pixels: the largest residual in the legend of a figure without a geometry
 _MODELS: dict[GeometryModel, str] = {
     "homography": "a homography",
     "affine": "an affine map",
@@ -179,7 +180,7 @@ def match_images(
     model: ModelChoice = "auto",
     ratio: float | None = 0.9,
     agreement: bool = True,
-    threshold: float = 2.0,
+    threshold: float | None = None,
     views: Literal["auto"] | int | None = "auto",
     refine: bool = True,
     propagate: bool = True,
@@ -209,8 +210,9 @@ def match_images(
     agreement : bool
         Also keep matches that fail the ratio test but agree with their neighbors: see
         :func:`match`.
-    threshold : float
-        Largest residual of an inlier, in pixels.
+    threshold : float, optional
+        Largest residual of an inlier, in pixels. By default the noise of the matches is estimated,
+        and inliers are within its 99 % limit: ``geometry.sigma`` and ``geometry.threshold``.
     views : "auto", 2, 4, 8 or None
         Simulated oblique views, for planes seen from very different angles: see :func:`extract`.
         "auto" matches the original images first, and adds views with tilts up to 2, 4 and 8 until
@@ -302,9 +304,7 @@ def match_images(
         a, b = (download() for download in downloads)
         level = max(a.views, b.views)
         added = len(a) - counts[0], len(b) - counts[1]
-        return ImageMatch(
-            images[0], images[1], a, b, matches, geometry, threshold, level, names, added
-        )
+        return ImageMatch(images[0], images[1], a, b, matches, geometry, level, names, added)
 
     progress.report("comparing descriptors")
     best = matched(searched)

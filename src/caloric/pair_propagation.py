@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from caloric import comparison
 from caloric.extraction import tiled
 from caloric.features import Features, offset_of
-from caloric.frames import Frames, mapped_covariances
+from caloric.frames import Frames, local_maps, mapped_covariances
 from caloric.gpu import devices
 from caloric.image import tiles
 from caloric.image.pixels import Source
@@ -22,7 +22,6 @@ from caloric.matching.models import residual
 from caloric.matching.neighbors import ORIGINS, Matches
 from caloric.matching.propagation import Checks, Propagated, Side
 from caloric.matching.refinement import Octaves, Refined
-from caloric.matching.sampling import local_maps
 from caloric.options import ExtractOptions
 from caloric.runtime import threads
 from caloric.types import FloatArray
@@ -44,7 +43,7 @@ def propagated(
     sources: tuple[Source, Source],
     masks: tuple[Any, Any],
     options: ExtractOptions,
-    threshold: float,
+    threshold: float | None,
     device: str,
 ) -> Verified:
     """Return a pair with propagated matches, whose new frames are appended to its features.
@@ -52,7 +51,7 @@ def propagated(
     ``octaves`` come from :func:`caloric.comparison.prepared`; on the CPU, ``sources`` are read as
     well. New frames are inside the ``masks`` (h, w), if these are not None.
     ``options`` are those with which the features were extracted, ``threshold`` is the largest
-    residual of an inlier in pixels.
+    residual of an inlier in pixels, if it was given.
     """
     known, matrix = pair.geometry, pair.geometry.matrix
     if matrix is None:
@@ -61,7 +60,7 @@ def propagated(
     cameras = None if known.intrinsics is None else list(known.intrinsics)
 
     def consistent(p: FloatArray, q: FloatArray) -> NDArray[np.bool_]:
-        return np.asarray(residual(p, q, known.model, matrix, cameras) <= threshold)
+        return np.asarray(residual(p, q, known.model, matrix, cameras) <= known.threshold)
 
     checks = Checks(consistent, (allowed[0], allowed[1]))
     maps_a, maps_b = comparison.matched_maps(pair.a.frames.maps, pair.b.frames.maps, pair.matches)
@@ -82,7 +81,12 @@ def propagated(
         threads.begin(partial(_extended, pair.b, new[0])),
     ]
     geometry = geometries.refitted(
-        known, first[:, :, 2], second[:, :, 2], matches.covariances, matches.trusted, threshold
+        known,
+        first[:, :, 2],
+        second[:, :, 2],
+        matches.covariances,
+        threshold,
+        pair.b.image_size,
     )
     return Verified(extended[0](), extended[1](), matches, geometry)
 

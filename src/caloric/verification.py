@@ -9,10 +9,10 @@ from caloric import comparison
 from caloric.errors import InputError, known_options
 from caloric.features import Features
 from caloric.frames import Frames
-from caloric.matching import geometry, robust, selection
+from caloric.matching import geometry, selection
+from caloric.matching.estimation import GeometryEstimator
 from caloric.matching.geometry import Geometry
 from caloric.matching.neighbors import Matches
-from caloric.matching.robust import GeometryEstimator
 from caloric.runtime import threads
 from caloric.types import FloatArray, ModelChoice
 
@@ -30,9 +30,9 @@ def verify(
     image_sizes: tuple[tuple[int, int], tuple[int, int]] | None = None,
     model: ModelChoice = "homography",
     seed: int = 0,
-    threshold: float = 2.0,
+    threshold: float | None = None,
     intrinsics: tuple[ArrayLike, ArrayLike] | None = None,
-    estimator: GeometryEstimator = robust.estimate,
+    estimator: GeometryEstimator | None = None,
 ) -> Geometry:
     """Estimate the two-view geometry of matches robustly.
 
@@ -55,19 +55,21 @@ def verify(
         otherwise a fundamental matrix, or an essential matrix if there are ``intrinsics``.
     seed : int
         Seed of the random sampling.
-    threshold : float
-        Maximum residual of an inlier, in pixels.
+    threshold : float, optional
+        Maximum residual of an inlier, in pixels. By default the noise of the matches is estimated,
+        and inliers are within its 99 % limit.
     intrinsics : (K_a, K_b), optional
         Camera matrices (3, 3), required for "essential".
     estimator : function, optional
-        Another estimator, such as that of :mod:`caloric.interop.poselib`; by default MAGSAC++ and
-        a nonlinear fit.
+        Another estimator, such as that of :mod:`caloric.interop.poselib`; by default the
+        most likely model is searched and fitted to all matches.
 
     Returns
     -------
     Geometry
-        ``model``, ``matrix`` or None, ``inliers`` (m,), ``residuals`` (m,), ``confidence`` and its
-        ``reason``; ``error_at(points)`` returns the expected error in pixels.
+        ``model``, ``matrix`` or None, ``inliers`` (m,), ``residuals`` (m,), ``sigma``,
+        ``confidence`` and its ``reason``; ``error_at(points)`` returns the expected error in
+        pixels.
         ``bool(geometry)`` is True if the confidence exceeds 0.5.
 
     Examples
@@ -115,7 +117,6 @@ def verify(
         size_a=size_a,
         covariances=None if matches is None else matches.covariances,
         frames=(first, second) if has_frames else None,
-        trusted=None if matches is None else matches.trusted,
         estimator=estimator,
     )
     selection.check_options(model, threshold, seed, intrinsics)

@@ -14,14 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.collection.tracks import PairMatches, Tracks, join
-from caloric.matching import robust
-from caloric.matching.fitting import Correspondences
+from caloric.matching import estimation
+from caloric.matching.estimation import Correspondences
+from caloric.matching.models import Box
 from caloric.runtime import threads
 from caloric.types import FloatArray
 
 Moved = tuple[NDArray[np.integer], FloatArray]  # indices (k,) of features, and positions (k, 2)
 
 _THRESHOLD = 2.0  # pixels: the score of a match decreases from 1 to 0 at this residual
+_MAX_SIGMA = _THRESHOLD / 2.576  # of which 99 % of normal residuals are within the threshold
 _MIN_MATCHES = 12  # fewer fit any geometry
 _TOLERANCE = 0.5  # decrease of the score of a track that is not evidence against its refinement
 _SIGNIFICANCE = 3.0  # standard errors by which increases must outnumber decreases
@@ -40,9 +42,10 @@ class _Pair:
         The fit of a plane has many local minima, so it starts from all geometries.
         """
         points = _points(self.matches, xy)
-        fits = [robust.fitted(points, matrix, _THRESHOLD) for matrix in self.matrices]
-        fit = max((fit for fit in fits if fit is not None), key=lambda fit: fit.score)
-        return np.asarray(np.clip(1 - (fit.residuals / _THRESHOLD) ** 2, 0, None))
+        fits = [estimation.estimate(points, 0, _MAX_SIGMA, matrix) for matrix in self.matrices]
+        residuals = [points.residuals(fit.matrix) for fit in fits if fit is not None]
+        scores = [np.clip(1 - (values / _THRESHOLD) ** 2, 0, None) for values in residuals]
+        return np.asarray(max(scores, key=np.sum, default=np.zeros(len(points))))
 
 
 def improved(
@@ -62,10 +65,17 @@ def improved(
 
     def fitted(pair: PairMatches) -> _Pair:
         estimates = (
-            robust.estimate(_points(pair, positions), _THRESHOLD, 0, robust.QUICK)
+            estimation.estimate(_points(pair, positions), 0, _MAX_SIGMA)
             for positions in (xy, refined)
         )
-        return _Pair(pair, [matrix for matrix in estimates if matrix is not None])
+        return _Pair(
+            pair,
+            [
+                estimated_model.matrix
+                for estimated_model in estimates
+                if estimated_model is not None
+            ],
+        )
 
     enough = [pair for pair in pairs if len(pair.matches) >= _MIN_MATCHES]
     fits = [pair for pair in threads.each(fitted, enough) if pair.matrices]
@@ -110,7 +120,7 @@ def _scores(pairs: list[_Pair], xy: dict[str, FloatArray]) -> list[FloatArray]:
 
 def _points(pair: PairMatches, xy: dict[str, FloatArray]) -> Correspondences:
     p, q = xy[pair.name_a][pair.matches[:, 0]], xy[pair.name_b][pair.matches[:, 1]]
-    return Correspondences(p, q, "fundamental")
+    return Correspondences(p, q, "fundamental", Box.of(None, q).size)
 
 
 def _changed(xy: dict[str, FloatArray], moved: dict[str, Moved]) -> dict[str, FloatArray]:

@@ -8,7 +8,6 @@ pairs, the other images may be in several neighboring shards.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -24,8 +23,9 @@ from caloric.collection.steps import PairTask, Progress, no_progress, reused, ru
 from caloric.collection.store import Shards, fingerprint
 from caloric.errors import InputError, check_bool, unknown
 from caloric.features import Features
-from caloric.matching import geometry, robust
-from caloric.matching.geometry import Geometry
+from caloric.matching import geometry
+from caloric.matching.estimation import VERSION
+from caloric.matching.geometry import Geometry, check_threshold
 from caloric.matching.two_views import TwoViews
 from caloric.runtime.files import check_input_directory
 from caloric.runtime.words import counted
@@ -55,8 +55,9 @@ class Matching:
         The threshold of the ratio test.
     model : "fundamental" or "homography"
         The geometric model of a pair.
-    threshold : float
-        The maximum residual of an inlier, in pixels.
+    threshold : float or None
+        The maximum residual of an inlier, in pixels; by default it follows from the noise of the
+        matches.
     confidence : float
         The minimum confidence of a geometry (:attr:`caloric.Geometry.confidence`).
     agreement : bool
@@ -66,7 +67,7 @@ class Matching:
 
     ratio: float = 0.85
     model: Model = "fundamental"
-    threshold: float = 1.5
+    threshold: float | None = None
     confidence: float = 0.5
     agreement: bool = False
 
@@ -74,8 +75,9 @@ class Matching:
         """Raise an error if an option is invalid."""
         if self.model not in get_args(Model):
             raise unknown("model", self.model, get_args(Model))
-        if not 0 < self.ratio <= 1 or not self.threshold > 0:
-            raise InputError("ratio must be in (0, 1], threshold must be positive")
+        if not 0 < self.ratio <= 1:
+            raise InputError("ratio must be in (0, 1]")
+        check_threshold(self.threshold)
         if not 0 <= self.confidence < 1:
             raise InputError("confidence must be at least 0 and below 1")
         check_bool("agreement", self.agreement)
@@ -183,7 +185,6 @@ def estimated(
     return geometry.estimate(
         first[:, :, 2], second[:, :, 2], model=options.model, threshold=options.threshold,
         size_a=sizes[0], size=sizes[1], support=(first, second),
-        estimator=partial(robust.estimate, effort=robust.QUICK),
     )  # fmt: skip
 
 
@@ -327,7 +328,7 @@ def verify(
     """Verify all matched pairs."""
     store = store.absolute()
     stored, matched, known = geometries(store), shards(store), extraction.stored_images(store)
-    options = (matching.model, matching.threshold, matching.confidence)
+    options = (matching.model, matching.threshold, matching.confidence, VERSION)
     buckets = {path: _bucket(path) for path in {image.path for image in known.values()}}
     planned = {}
     for path in matched.all():

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from caloric.errors import InputError
-from caloric.matching.fitting import Correspondences
+from caloric.matching.estimation import Correspondences
 from caloric.matching.models import cross
 from caloric.types import FloatArray
 

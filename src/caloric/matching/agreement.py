@@ -13,9 +13,8 @@ from math import log, pi
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.frames import determinants
+from caloric.frames import determinants, local_maps
 from caloric.matching.points import PointIndex
-from caloric.matching.sampling import local_maps
 from caloric.runtime import native, threads
 from caloric.runtime.indexing import select
 from caloric.types import FloatArray

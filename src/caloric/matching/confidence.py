@@ -11,18 +11,19 @@ epipolar lines for fundamental and essential matrices. The evidence is:
 * e, the expected error in pixels, which follows from the residuals and positions of the inliers
   (:meth:`caloric.Geometry.error_at`): over the overlap for planar models, at the inliers for
   epipolar geometries. It is large if the inliers cover a small part of the images.
-* the number k of inliers, and the number r of inliers of a rival: of a second model of the same
-  kind among the other matches. Another plane, a repeated motif or several motions have strong
-  rivals.
+* the share of inliers among the matches close to the model: s is the logarithm of the ratio of
+  inliers to others. Relief and lenses leave matches close to a homography that are no inliers.
+* the number r of inliers of a rival: of a second model of the same kind among the other matches.
+  Another plane, a repeated motif or several motions have strong rivals. Ten are expected by chance.
 
 A logistic regression combines them, with N limited to −40 … 10::
 
-    planar:   confidence = σ(a + b N + c log e + d log(1 + k) + f log(1 + r)) / (1 + (e / 10)⁴)
-    epipolar: confidence = σ(a + b N) / (1 + (e / 5)²)
+    planar:   σ(a + b N + c log e + d log(1 + max(r − 10, 0)) + f s) / (1 + (e / 10)⁴)
+    epipolar: σ(a + b N) / (1 + (e / 5)²)
 
-The last factors are not fitted; they lower the confidence if e is several pixels. That of an
-epipolar geometry is multiplied by k / (k + r) if the rival is strong. It is 0 if the inliers are
-on one line, or if the images are mirrored.
+The last factors are not fitted; they lower the confidence if e is several pixels. With k inliers
+it is multiplied by k / (k + r) if the rival is strong. It is 0 if
+the inliers are on one line, or if the images are mirrored.
 
 The coefficients were fitted to pairs of images rendered from photographs, and to unrelated
 photographs (``python -m tools geometry``; reliability diagrams are in docs/wide.md).
@@ -38,7 +39,6 @@ from numpy.typing import NDArray
 
 from caloric.frames import sigmas
 from caloric.matching import models
-from caloric.matching.equations import PLANAR_WINDOW
 from caloric.matching.models import Box
 from caloric.runtime import threads
 from caloric.runtime.indexing import first_of_cells, select
@@ -50,6 +50,8 @@ _FRAMES = 2  # matches per sample of a planar model, with frames
 # Frames agree if the model maps points on their unit circle to within this many σ.
 _AGREEMENT_THRESHOLD = 0.75
 _CHANCE_AGREEMENT = 0.05  # upper bound on the share of unrelated inliers whose frames agree
+_DISTINCT = 4.0  # pixels: closer features are not independent
+_CHANCE_RIVAL = 10
 _MIN_POWER, _MAX_POWER = -40.0, 10.0
 _MIN_ERROR, _MAX_ERROR = 0.02, 50.0  # pixels
 CORRECT_ERROR = 5.0  # pixels: the largest mean error of a correct geometry
@@ -58,10 +60,12 @@ _MAX_PLANAR_ERROR = 10.0  # pixels: expected error that halves the confidence
 STRONG_RIVAL = 0.3  # inliers of a second model, relative to those of the first
 _TRIANGLES, _MIRRORED = 100, 0.8  # number of triangles, share with opposite orientations
 _BAND = 2**0.5  # ratio of equal distances from both lines to Sampson's distance
+_NEAR = 7.0  # times the threshold of inliers
+_RELIEF = 0.014  # share of the diagonal: residuals that relief may cause
 _GRID = 8  # points across and down at which errors are predicted
 # Coefficients of the regressions: see the module.
-PLANAR = (-1.294, -0.08, -0.982, 0.837, -2.248)
-EPIPOLAR = (-3.131, -0.205)
+PLANAR = (-6.408, -0.15, -0.599, -1.076, 1.904)
+EPIPOLAR = (-3.509, -0.206)
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,9 @@ class Evidence:
     """The evidence for a geometry.
 
     ``power`` is log10 of the expected number of false alarms, ``error`` the expected error in
-    pixels, ``inliers`` and ``matches`` their numbers, and ``rival`` the number of inliers of a
-    second model. ``degenerate`` says why the inliers cannot determine the model, if so.
+    pixels, ``inliers`` and ``matches`` their numbers, ``rival`` the number of inliers of a second
+    model, and ``close`` that of other matches close to a planar model. ``degenerate`` says why the
+    inliers cannot determine the model, if so.
     """
 
     power: float
@@ -80,15 +85,17 @@ class Evidence:
     matches: int
     planar: bool
     degenerate: str = ""
+    close: int = 0
 
     @property
     def terms(self) -> tuple[float, ...]:
-        """The regressors: 1, N and, for planar models, log e, log(1 + k) and log(1 + r)."""
+        """The regressors: 1, N and, for planar models, those that depend on e, r and s."""
         power = min(max(self.power, _MIN_POWER), _MAX_POWER)
         if not self.planar:
             return 1.0, power
         error = log(min(max(self.error, _MIN_ERROR), _MAX_ERROR))
-        return 1.0, power, error, log(1 + self.inliers), log(1 + self.rival)
+        share = log((1 + self.inliers) / (1 + self.close))
+        return 1.0, power, error, log(1 + max(self.rival - _CHANCE_RIVAL, 0)), share
 
     @property
     def confidence(self) -> float:
@@ -102,9 +109,9 @@ class Evidence:
     @property
     def factor(self) -> float:
         """The factor that is not fitted."""
-        if self.planar:
-            return 1 / (1 + (self.error / _MAX_PLANAR_ERROR) ** 4)
         unrivaled = self.inliers / (self.inliers + self.rival) if self._has_strong_rival else 1.0
+        if self.planar:
+            return unrivaled / (1 + (self.error / _MAX_PLANAR_ERROR) ** 4)
         return unrivaled / (1 + (self.error / CORRECT_ERROR) ** 2)
 
     @property
@@ -150,8 +157,15 @@ class Estimate:
 
     @property
     def near(self) -> NDArray[np.bool_]:
-        """Which matches determine the error of a planar model (m,): see :mod:`equations`."""
-        return self.residuals <= PLANAR_WINDOW * self.threshold
+        """Which matches are no evidence for a second plane (m,): no scene is exactly planar."""
+        return self.residuals <= _NEAR * self.threshold
+
+    @property
+    def close(self) -> int:
+        """The number of matches that are no inliers, but may be of the same surface."""
+        h, w = self.boxes[1].size
+        limit = max(_NEAR * self.threshold, _RELIEF * np.hypot(h, w))
+        return int(((self.residuals <= limit) & ~self.inliers).sum())
 
     @property
     def planar(self) -> bool:
@@ -160,8 +174,9 @@ class Estimate:
 
     @cached_property
     def _cells(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The cells (m, 2) of the matches in both images, two thresholds wide."""
-        p, q = (np.round(v / (2 * self.threshold)).astype(np.int64) for v in (self.p, self.q))
+        """The cells (m, 2) of the matches in both images, at least two thresholds wide."""
+        width = max(2 * self.threshold, _DISTINCT)
+        p, q = (np.round(v / width).astype(np.int64) for v in (self.p, self.q))
         return p, q
 
     @cached_property
@@ -178,12 +193,12 @@ class Estimate:
 def evidence(
     estimate: Estimate,
     find_rival: Callable[[NDArray[np.bool_]], int],
-    find_covariance: Callable[[], FloatArray | None],
+    covariance: FloatArray | None,
 ) -> Evidence:
     """Return the evidence for an estimated model.
 
-    ``find_rival`` returns the number of inliers of another model among some matches (m,),
-    ``find_covariance`` the covariance of the entries of the model, which is needed last.
+    ``find_rival`` returns the number of inliers of another model among some matches (m,);
+    ``covariance`` is that of the entries of the model.
     """
     inliers = estimate.inliers
     count, total = int(inliers.sum()), len(inliers)
@@ -194,8 +209,8 @@ def evidence(
             agreeing = agreeing_frames(estimate)
             power = min(power, false_alarms(estimate, agreeing, _FRAMES, _CHANCE_AGREEMENT))
         degenerate = _degenerate(select(estimate.p, inliers), select(estimate.q, inliers))
-        error = predicted_error(estimate, find_covariance())
-        return Evidence(power, error, count, finding(), total, True, degenerate)
+        error = predicted_error(estimate, covariance)
+        return Evidence(power, error, count, finding(), total, True, degenerate, estimate.close)
     # Sampson's distance may be small far from one of the two epipolar lines, which would make
     # inliers by chance more likely.
     distances = models.line_distances(estimate.p, estimate.q, estimate.matrix, estimate.cameras)
@@ -204,7 +219,7 @@ def evidence(
     degenerate = _degenerate(select(estimate.p, counted), select(estimate.q, counted))
     # Few other matches cannot have a strong rival.
     rival = find_rival(~inliers) if total - count > STRONG_RIVAL * count else 0
-    error = predicted_error(estimate, find_covariance())
+    error = predicted_error(estimate, covariance)
     return Evidence(power, error, count, rival, total, False, degenerate)
 
 

@@ -2,37 +2,44 @@
 
 import numbers
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from caloric.errors import InputError, unknown
-from caloric.matching import agreement, fitting, models, robust
-from caloric.matching.confidence import NEEDED, Estimate, Evidence, evidence, is_line
-from caloric.matching.fitting import Correspondences
+from caloric.matching import agreement, confidence, estimation, models
+from caloric.matching.confidence import NEEDED, Evidence, evidence, is_line
+from caloric.matching.estimation import (
+    RIVAL,
+    UNCHANGED,
+    Correspondences,
+    Estimate,
+    GeometryEstimator,
+)
+from caloric.matching.likelihood import QUANTILES, Likelihood, Limits, Noise
 from caloric.matching.models import Box
-from caloric.matching.robust import GeometryEstimator
-from caloric.runtime import tables, threads
-from caloric.types import FloatArray, GeometryModel
+from caloric.runtime import tables
+from caloric.types import FloatArray, GeometryModel, Report
 
 
 class EstimateKeywords(TypedDict, total=False):
     """Options of :func:`estimate`.
 
-    ``threshold`` is in pixels. "essential" needs the two ``intrinsics`` (3 x 3). The same points
-    and seed give the same result. ``size_a`` and ``size``, the sizes (h, w) of the first and of the
-    second image, are used for the confidence; by default the points are assumed to span the images.
-    ``covariances`` (m, 2, 2) of b weight the matches in the last fit. ``frames`` (m, 2, 3) of a and
-    b are sampled if few matches agree, and are evidence for or against a planar model. There is no
-    model if ``support``, such frames too, is given and no match agrees with its neighbors.
-    The last fit uses only ``trusted`` matches (m,), if they suffice: matches that are less precise
-    help to find the model. ``estimator`` estimates the model; it can wrap another library.
+    ``threshold`` is in pixels; if it is None, the noise is estimated. "essential" needs the two
+    ``intrinsics`` (3 x 3). The same points and seed give the same result. ``size_a`` and ``size``
+    are the sizes (h, w) of both images; by default the points are assumed to span them.
+    ``covariances`` (m, 2, 2) of b weight the matches. ``frames`` (m, 2, 3) of a and b help to find
+    the model, and are evidence for or against a planar one. There is no model if ``support``, such
+    frames too, is given and no match agrees with its neighbors. ``scores`` (m,) are larger for
+    matches that are more likely to be correct, and are sampled first; by default they are those of
+    :mod:`agreement` if there are frames and not too many matches. A model is fitted from the matrix
+    ``start``, if it is given, without sampling. ``estimator`` estimates the model; it can wrap
+    another library.
     """
 
     model: GeometryModel
-    threshold: float
+    threshold: float | None
     seed: int
     intrinsics: tuple[ArrayLike, ArrayLike] | None
     size: tuple[int, int] | None
@@ -40,8 +47,9 @@ class EstimateKeywords(TypedDict, total=False):
     covariances: FloatArray | None
     frames: tuple[FloatArray, FloatArray] | None
     support: tuple[FloatArray, FloatArray] | None
-    trusted: NDArray[np.bool_] | None
-    estimator: GeometryEstimator
+    scores: FloatArray | None
+    start: FloatArray | None
+    estimator: GeometryEstimator | None
 
 
 _RELIABLE = 0.9  # confidence up to which the reason of a geometry states the evidence against it
@@ -50,6 +58,9 @@ _TOO_FEW = "too few matches at distinct positions"
 _NO_SUPPORT = "no match agrees with its neighbors"
 _NO_SAMPLE = "no sample of matches gives a model"
 _ON_LINE = "the matches are on one line"
+_THRESHOLD = 2.0  # pixels: for other estimators, which do not estimate the noise
+_UNREFINED_ERROR = 0.3  # pixels: error of a match that was not refined
+_MAX_SCORED = 500  # matches whose agreement with their neighbors is worth its time
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +88,13 @@ class Geometry:
         pixels: of mapped points for homographies and affine maps, of the distance between true
         correspondences and their epipolar lines for fundamental and essential matrices.
         :mod:`caloric.matching.confidence` says how and on which images it was calibrated.
+    threshold : float
+        The largest residual of an inlier, in pixels.
+    sigma : float
+        The standard deviation of the residuals of correct matches in pixels, per dimension: that
+        of a normal distribution with the same 90 % quantile.
+    alternative : Geometry or None
+        If ``model="auto"``, the geometry of the other kind, with its own inliers and confidence.
     reason : str
         Why this model was chosen, if ``model="auto"``, and why its confidence is low, if it is.
     covariance : array or None
@@ -93,6 +111,9 @@ class Geometry:
     reason: str = ""
     covariance: FloatArray | None = None
     intrinsics: tuple[FloatArray, FloatArray] | None = None
+    threshold: float = 0.0
+    sigma: float = 0.0
+    alternative: "Geometry | None" = None
 
     def error_at(self, points_a: ArrayLike, points_b: ArrayLike | None = None) -> FloatArray:
         """Return the expected error of the model at given points, in pixels.
@@ -150,6 +171,17 @@ class Geometry:
         return tables.html(repr(self), [""] * 3, rows, len(rows))
 
 
+def alternative(geometry: Geometry) -> Report | None:
+    """Return the geometry of the other kind as JSON, if there is one."""
+    other = geometry.alternative
+    if other is None or other.matrix is None:
+        return None
+    return {
+        "model": other.model, "matrix": other.matrix.tolist(), "inliers": len(other),
+        "confidence": other.confidence,
+    }  # fmt: skip
+
+
 def estimate(a: ArrayLike, b: ArrayLike, **options: Unpack[EstimateKeywords]) -> Geometry:
     """Return the geometry of matched points a and b, (m, 2) each: see :class:`EstimateKeywords`."""
     return estimate_with_evidence(a, b, **options)[0]
@@ -159,7 +191,7 @@ def estimate_with_evidence(
     a: ArrayLike, b: ArrayLike, **options: Unpack[EstimateKeywords]
 ) -> tuple[Geometry, Evidence | None]:
     """Return the geometry of matched points, and the evidence for it if there is one."""
-    model, threshold = options.get("model", "homography"), options.get("threshold", 2.0)
+    model, threshold = options.get("model", "homography"), options.get("threshold")
     seed, frames = options.get("seed", 0), options.get("frames")
     cameras = check_options(model, threshold, seed, options.get("intrinsics"))
     p, q = checked_points(a), checked_points(b)
@@ -178,28 +210,107 @@ def estimate_with_evidence(
     support = options.get("support")
     if support is not None and not agreement.has_support(*support, boxes[1].size):
         return replace(no_geometry, reason=_NO_SUPPORT), None
-    covariances = options.get("covariances")
-    variances = None if covariances is None else fitting.variances(covariances)
-    trusted = options.get("trusted")
-    matches = Correspondences(p, q, model, cameras, variances, frames, trusted)
-    matrix = options.get("estimator", robust.estimate)(matches, threshold, seed)
-    if matrix is None:
+    matches = Correspondences(
+        p, q, model, boxes[1].size, cameras, _variances(options.get("covariances")), frames
+    )
+    start = options.get("start")
+    if start is None:
+        scores, estimator = options.get("scores"), options.get("estimator")
+        estimated_model = _estimated(matches, threshold, seed, scores, estimator)
+    else:
+        estimated_model = estimation.estimate(matches, seed, _max_sigma(matches, threshold), start)
+    if estimated_model is None:
         reason = _ON_LINE if is_line(p) or is_line(q) else _NO_SAMPLE
         return replace(no_geometry, reason=reason), None
-    residuals = matches.residuals(matrix)
-    covariance = threads.begin(partial(fitting.covariance, matches, matrix, threshold, residuals))
-    result = Estimate(model, matrix, p, q, residuals, threshold, boxes, frames, cameras)
+    result = _described(estimated_model, matches, threshold, no_geometry)
+    judged = evidence(
+        confidence.Estimate(
+            model,
+            estimated_model.matrix,
+            p,
+            q,
+            result.residuals,
+            result.threshold,
+            boxes,
+            frames,
+            cameras,
+        ),
+        lambda others: _rival(matches, others, threshold, seed),
+        estimated_model.covariance,
+    )
+    reason = "" if judged.confidence > _RELIABLE else judged.weakness
+    return replace(result, confidence=judged.confidence, reason=reason), judged
 
-    def find_rival(others: NDArray[np.bool_]) -> int:
-        kind = "fundamental" if model == "essential" else model
-        return robust.rival(Correspondences(p[others], q[others], kind), threshold, seed)
 
-    judged = evidence(result, find_rival, covariance)
-    return Geometry(
-        model, matrix, result.inliers, residuals, judged.confidence,
-        "" if judged.confidence > _RELIABLE else judged.weakness, covariance(),
-        None if cameras is None else (cameras[0], cameras[1]),
-    ), judged  # fmt: skip
+def _variances(covariances: FloatArray | None) -> FloatArray | None:
+    """Return the mean variances (m,) of matches with covariances (m, 2, 2), in square pixels."""
+    if covariances is None:
+        return None
+    variance = (covariances[:, 0, 0] + covariances[:, 1, 1]) / 2
+    return np.where(np.isfinite(variance), variance, _UNREFINED_ERROR**2)
+
+
+def _estimated(
+    matches: Correspondences, threshold: float | None, seed: int, scores: FloatArray | None,
+    estimator: GeometryEstimator | None,
+) -> Estimate | None:  # fmt: skip
+    """Return the model of matches, of which those with high scores (m,) are sampled first."""
+    max_sigma = _max_sigma(matches, threshold)
+    if estimator is not None:
+        matrix = estimator(matches, _THRESHOLD if threshold is None else threshold, seed)
+        if matrix is None or not np.isfinite(matrix).all():
+            return None
+        return estimation.estimate(matches, seed, max_sigma, matrix, UNCHANGED)
+    if scores is None and matches.frames is not None and len(matches) <= _MAX_SCORED:
+        scores = agreement.scores(*matches.frames, matches.size)
+    if scores is not None:
+        matches = matches.selected(np.argsort(-scores, kind="stable"))
+    return estimation.estimate(matches, seed, max_sigma)
+
+
+def _max_sigma(matches: Correspondences, threshold: float | None) -> float | None:
+    return None if threshold is None else threshold / (matches.unit * QUANTILES[matches.dimensions])
+
+
+def _rival(
+    matches: Correspondences, others: NDArray[np.bool_], threshold: float | None, seed: int
+) -> int:
+    """Return the number of inliers of a second model, among the other matches (m,)."""
+    rest = replace(matches, p=matches.p[others], q=matches.q[others], frames=None, variances=None)
+    if rest.model == "essential":
+        rest = replace(rest, model="fundamental", cameras=None)
+    if not _has_distinct(np.concatenate([rest.p, rest.q], 1), NEEDED[rest.model] + 1):
+        return 0
+    estimated_model = estimation.estimate(rest, seed, _max_sigma(rest, threshold), None, RIVAL)
+    if estimated_model is None:
+        return 0
+    residuals = rest.residuals(estimated_model.matrix)
+    return int((residuals <= _spread(rest, estimated_model, residuals, threshold)[1]).sum())
+
+
+def _spread(
+    matches: Correspondences,
+    estimated_model: Estimate,
+    residuals: FloatArray,
+    threshold: float | None,
+) -> tuple[float, float]:
+    """Return the deviation of residuals (m,), and the largest residual of an inlier."""
+    likelihood = Likelihood(Limits.of(matches.model, matches.size))
+    spread, limit = likelihood.spread((residuals / matches.unit) ** 2, estimated_model.noise)
+    return matches.unit * spread, matches.unit * limit if threshold is None else threshold
+
+
+def _described(
+    estimated_model: Estimate, matches: Correspondences, threshold: float | None, known: Geometry
+) -> Geometry:
+    """Return a known geometry with a model and its inliers."""
+    residuals, cameras = matches.residuals(estimated_model.matrix), matches.cameras
+    sigma, limit = _spread(matches, estimated_model, residuals, threshold)
+    return replace(
+        known, matrix=estimated_model.matrix, inliers=residuals <= limit, residuals=residuals,
+        covariance=estimated_model.covariance, threshold=limit, sigma=sigma,
+        intrinsics=None if cameras is None else (cameras[0], cameras[1]),
+    )  # fmt: skip
 
 
 def _has_distinct(positions: FloatArray, number: int) -> bool:
@@ -213,27 +324,28 @@ def refitted(
     a: ArrayLike,
     b: ArrayLike,
     covariances: FloatArray | None,
-    trusted: NDArray[np.bool_] | None,
-    threshold: float,
+    threshold: float | None,
+    size: tuple[int, int] | None,
 ) -> Geometry:
     """Return a geometry fitted again to matched points a and b (m, 2) that include new ones.
 
     The confidence stays the same: matches that were found with the geometry are no evidence for it.
+    The threshold does, too, because they were searched within it.
     """
-    assert known.matrix is not None
     p, q = checked_points(a), checked_points(b)
     cameras = None if known.intrinsics is None else list(known.intrinsics)
-    variances = None if covariances is None else fitting.variances(covariances)
-    matches = Correspondences(p, q, known.model, cameras, variances, None, trusted)
-    fit = robust.fitted(matches, known.matrix, threshold)
-    if fit is None:
-        matrix, residuals = known.matrix, matches.residuals(known.matrix)
-    else:
-        matrix, residuals = fit.matrix, fit.residuals
-    return replace(
-        known, matrix=matrix, inliers=residuals <= threshold, residuals=residuals,
-        covariance=fitting.covariance(matches, matrix, threshold, residuals),
-    )  # fmt: skip
+    box = Box.of(size, q)
+    matches = Correspondences(p, q, known.model, box.size, cameras, _variances(covariances))
+    max_sigma = _max_sigma(matches, threshold)
+    estimated_model = estimation.estimate(matches, 0, max_sigma, start=known.matrix)
+    assert known.matrix is not None
+    if (
+        estimated_model is None
+        or len(known) > (matches.residuals(estimated_model.matrix) <= known.threshold).sum()
+    ):
+        estimated_model = Estimate(known.matrix, Noise(known.sigma, 1.0), 0.0, known.covariance)
+    result = _described(estimated_model, matches, known.threshold, known)
+    return replace(result, sigma=known.sigma)
 
 
 def checked_points(values: ArrayLike) -> FloatArray:
@@ -246,16 +358,24 @@ def checked_points(values: ArrayLike) -> FloatArray:
     return points
 
 
+def check_threshold(threshold: float | None) -> None:
+    """Raise InputError unless a threshold is None or positive."""
+    is_number = isinstance(threshold, numbers.Real) and not isinstance(threshold, bool)
+    if threshold is not None and not (is_number and 0 < threshold < np.inf):
+        raise InputError(
+            f"threshold must be a positive number of pixels or None, got {threshold!r}"
+        )
+
+
 def check_options(
-    model: str, threshold: float, seed: int, intrinsics: tuple[ArrayLike, ArrayLike] | None
+    model: str, threshold: float | None, seed: int, intrinsics: tuple[ArrayLike, ArrayLike] | None
 ) -> list[FloatArray] | None:
     """Raise InputError if an option of :func:`estimate` is invalid; return its intrinsics."""
     if model not in NEEDED:
         raise unknown("model", model, NEEDED)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
         raise InputError(f"seed must be an integer from 0 to {2**31 - 1}, got {seed!r}")
-    if not (isinstance(threshold, numbers.Real) and 0 < threshold < np.inf):
-        raise InputError(f"threshold must be a positive number of pixels, got {threshold!r}")
+    check_threshold(threshold)
     if model != "essential":
         return None
     if intrinsics is None:

@@ -3,36 +3,47 @@
 A homography relates two images of a plane, or two images of any scene from one position. For other
 scenes points are only related to epipolar lines, by a fundamental matrix, or by an essential matrix
 if the cameras are calibrated. Every match of a plane agrees with its homography and with the
-epipolar geometry, so the scene is planar if the epipolar geometry has few inliers that the
-homography does not have. Both kinds are estimated, unless almost all matches agree with the
-homography.
+epipolar geometry, and few scenes are planar to the precision of matches. Both models are estimated.
+The scene is planar unless significantly many matches, at many positions, agree with the epipolar
+geometry although they are farther from the homography than relief or a lens may explain. If the
+camera did not move, there is no epipolar geometry, whatever moves in the scene: most matches at
+many positions are unchanged.
 """
 
 from dataclasses import replace
+from math import hypot
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from caloric.errors import unknown
-from caloric.matching import geometry, robust
+from caloric.matching import geometry
 from caloric.matching.confidence import NEEDED
-from caloric.matching.fitting import Correspondences
+from caloric.matching.estimation import Correspondences
 from caloric.matching.geometry import EstimateKeywords, Geometry
+from caloric.matching.models import Box, mapped
 from caloric.runtime import threads
-from caloric.types import GeometryModel, ModelChoice
+from caloric.runtime.indexing import first_of_cells
+from caloric.types import FloatArray, GeometryModel, ModelChoice
 
-# Inliers of the homography relative to those of the epipolar geometry: above the first, the scene
-# is planar; above the second, most of it is.
-_PLANAR, _MOSTLY_PLANAR = 0.92, 0.6
-_SAMPLE = 100  # matches that show whether a scene may be planar
-_IN_PLANE = "homography: the scene is planar or the camera only rotated"
+# Lengths are shares of the diagonal of the second image. The limits were found with pairs rendered
+# from photographs, with collections, and with webcams (``python -m tools geometry``).
+_STATIC = 0.0015  # largest change of a position if the camera did not move
+_STATIC_SHARE, _MIN_STATIC = 0.08, 10  # of such matches among the inliers, and their number
+_STATIC_SPREAD = 0.25  # share of the cells with inliers that have such matches
+_CELLS = 12  # along the diagonal
+_RELIEF = 0.0025  # largest distance from a plane that may be relief or the distortion of a lens
+_PARALLAX_SHARE = 0.06  # of inliers with parallax
+_FREE = 4  # matches off the plane through which there is an epipolar geometry, or nearly
+_SIGNIFICANCE = 6.0  # standard deviations by which they exceed those by chance
+_MOSTLY_PLANAR = 0.6  # inliers of the homography relative to those of the epipolar geometry
 _NAMES = {"fundamental": "fundamental matrix", "essential": "essential matrix"}
 
 
 def check_options(
     model: ModelChoice,
-    threshold: float,
+    threshold: float | None,
     seed: int,
     intrinsics: tuple[ArrayLike, ArrayLike] | None,
 ) -> None:
@@ -65,52 +76,129 @@ def estimate(
         return geometry.estimate(a, b, **with_model)
 
     other = epipolar_model(options.get("intrinsics"))
-
-    def if_not_planar() -> Geometry | None:
-        threshold, seed = options.get("threshold", 2.0), options.get("seed", 0)
-        return None if _may_be_planar(a, b, threshold, seed) else estimated(other)
-
-    pending = threads.begin(if_not_planar)  # both geometries at the same time
+    pending = threads.begin(lambda: estimated(other))  # both geometries at the same time
     plane, epipolar = estimated("homography"), pending()
-    # An epipolar geometry cannot have so many more inliers that it would be chosen.
-    if epipolar is None and plane and len(plane) >= _PLANAR * len(plane.inliers):
-        counts = f"{len(plane)} of {len(plane.inliers)} matches agree with it"
-        return replace(plane, reason=_joined(f"{_IN_PLANE} ({counts})", plane.reason))
-    return choose(plane, estimated(other) if epipolar is None else epipolar)
-
-
-def _may_be_planar(a: ArrayLike, b: ArrayLike, threshold: float, seed: int) -> bool:
-    """Return whether most of a sample of matches agree with a homography."""
     p, q = geometry.checked_points(a), geometry.checked_points(b)
-    if len(p) != len(q) or len(p) < _SAMPLE:
+    size = Box.of(options.get("size"), q).size if len(q) else (1.0, 1.0)
+    if _is_static(p, q, size, epipolar):
+        unchanged = _unchanged(p, q, size, options)
+        if unchanged:
+            moved = _moved(p, q, unchanged, options)
+            part = "" if moved is None else f"; part of the image did ({len(moved)} matches)"
+            return replace(
+                unchanged, reason=f"homography: the camera did not move{part}", alternative=moved
+            )
+    return choose(plane, epipolar, q, size)
+
+
+def _is_static(p: FloatArray, q: FloatArray, size: tuple[float, float], all_: Geometry) -> bool:
+    """Return whether matches at many positions are at the same position in both images."""
+    unchanged = np.abs(p - q).max(1, initial=0.0) <= _STATIC * hypot(*size)
+    number = max(len(all_), 1)
+    if unchanged.sum() < max(_MIN_STATIC, _STATIC_SHARE * number):
         return False
-    rows = np.random.default_rng(seed).permutation(len(p))[:_SAMPLE]
-    sample = Correspondences(p[rows], q[rows], "homography")
-    return robust.rival(sample, threshold, seed) >= _PLANAR * _SAMPLE
+    return _cells(q, unchanged, size) >= _STATIC_SPREAD * _cells(q, all_.inliers, size)
 
 
-def choose(plane: Geometry, epipolar: Geometry) -> Geometry:
-    """Return the better of two geometries of the same matches, with the reason."""
-    in_plane, in_all, name = len(plane), len(epipolar), _NAMES[epipolar.model]
+def _unchanged(
+    p: FloatArray, q: FloatArray, size: tuple[float, float], options: EstimateKeywords
+) -> Geometry:
+    """Return the homography of a camera that did not move: the identity, or one close to it.
+
+    What moves in the scene says nothing about its precision, so that the confidence follows from
+    the number of false alarms, and from a rival.
+    """
+    planar = options.copy()
+    planar["model"] = "homography"
+    planar["start"] = np.eye(3)
+    result, evidence = geometry.estimate_with_evidence(p, q, **planar)
+    h, w = size
+    corners = np.array([[0, 0], [w, 0], [0, h], [w, h]])
+    limit = _STATIC * hypot(h, w)
+    if result.matrix is None or np.abs(mapped(corners, result.matrix) - corners).max() > limit:
+        planar["estimator"], planar["start"] = _identity, None
+        result, evidence = geometry.estimate_with_evidence(p, q, **planar)
+    if evidence is None:
+        return result
+    confidence = replace(evidence, planar=False, error=0.0).confidence
+    return replace(result, confidence=confidence)
+
+
+def _identity(matches: Correspondences, threshold: float, seed: int) -> FloatArray:
+    return np.eye(3)
+
+
+def _moved(
+    p: FloatArray, q: FloatArray, unchanged: Geometry, options: EstimateKeywords
+) -> Geometry | None:
+    """Return a second motion, among the matches of a fixed camera that changed; None without it."""
+    rest = unchanged.residuals > 2 * unchanged.threshold
+    second = geometry.estimate(
+        p[rest], q[rest], model="homography", threshold=options.get("threshold"),
+        size_a=options.get("size_a"), size=options.get("size"),
+    )  # fmt: skip
+    if not second:
+        return None
+    inliers, residuals = np.zeros(len(p), bool), np.full(len(p), np.inf)
+    inliers[rest], residuals[rest] = second.inliers, second.residuals
+    return replace(second, inliers=inliers, residuals=residuals)
+
+
+def _cells(points: FloatArray, chosen: NDArray[np.bool_], size: tuple[float, float]) -> int:
+    """Return the number of cells of an image that contain chosen points (m, 2)."""
+    cells = np.floor(points[chosen] * (_CELLS / hypot(*size))).astype(np.int64)
+    return len(first_of_cells(cells))
+
+
+def choose(
+    plane: Geometry, epipolar: Geometry, q: FloatArray, size: tuple[float, float]
+) -> Geometry:
+    """Return the better of two geometries of the same matches, with the other as alternative.
+
+    ``q`` (m, 2) are the matched points in the second image, which has a size (h, w).
+    """
+    name, total = _NAMES[epipolar.model], len(plane.inliers)
     article = "an" if epipolar.model == "essential" else "a"
-    total = len(plane.inliers)
     counts = (
-        f"of {total} matches, {in_plane} agree with a homography, {in_all} with {article} {name}"
+        f"of {total} matches, {len(plane)} agree with a homography, {len(epipolar)} with {article} "
+        f"{name}"
     )
-    share = in_plane / max(in_all, 1)
     if not plane and not epipolar:
-        chosen = plane if share >= _PLANAR or epipolar.matrix is None else epipolar
+        better = epipolar.confidence > plane.confidence
+        chosen, other = (epipolar, plane) if better else (plane, epipolar)
         text = "not reliable"
-    elif plane and share >= _PLANAR:
-        chosen, text = plane, _IN_PLANE
     elif not epipolar:
-        chosen, text = plane, f"homography: the {name} is not reliable"
-    elif share >= _MOSTLY_PLANAR:
-        chosen, text = epipolar, f"{name}: most of the scene is planar, with parallax"
+        chosen, other = plane, epipolar
+        text = f"homography: the {name} is not reliable"
+    elif plane and not has_parallax(plane, epipolar, size):
+        chosen, other = plane, epipolar
+        text = "homography: the scene is planar or the camera only rotated"
     else:
-        chosen, text = epipolar, f"{name}: the scene has depth"
-    return replace(chosen, reason=_joined(f"{text} ({counts})", chosen.reason))
+        chosen, other = epipolar, plane
+        depth = "most of the scene is planar, with parallax"
+        is_flat = plane and len(plane) >= _MOSTLY_PLANAR * len(epipolar)
+        text = f"{name}: {depth if is_flat else 'the scene has depth'}"
+    return _with_reason(chosen, f"{text} ({counts})", other)
 
 
-def _joined(*parts: str) -> str:
-    return "; ".join(part for part in parts if part)
+def has_parallax(plane: Geometry, epipolar: Geometry, size: tuple[float, float]) -> bool:
+    """Return whether matches off a plane agree with an epipolar geometry better than by chance.
+
+    Errors of matches have any direction, parallax that of the epipolar lines. A match whose
+    residual with the homography is ρ has a residual up to t with lines of any direction with the
+    probability 2/π asin(t / ρ). A few agree because the epipole is chosen so.
+    """
+    if plane.matrix is None:
+        return True
+    residuals = plane.residuals / 2**0.5  # Sampson's distances, as those from epipolar lines
+    far = np.isfinite(residuals) & (residuals > _RELIEF * hypot(*size))
+    chance = 2 / np.pi * np.arcsin(np.minimum(epipolar.threshold / residuals[far], 1.0))
+    excess = float((epipolar.inliers & far).sum() - chance.sum()) - _FREE
+    deviation = float(np.sqrt((chance * (1 - chance)).sum()))
+    return excess > max(_PARALLAX_SHARE * len(epipolar), _SIGNIFICANCE * deviation)
+
+
+def _with_reason(chosen: Geometry, text: str, other: Geometry) -> Geometry:
+    alternative = None if other.matrix is None else other
+    reason = "; ".join(part for part in (text, chosen.reason) if part)
+    return replace(chosen, reason=reason, alternative=alternative)
