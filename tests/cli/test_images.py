@@ -27,7 +27,8 @@ def test_match_prints_json_and_nothing_else(pair, command):
     report = json.loads(out)
     assert list(report) == [
         "image_a", "image_b", "descriptor", "features", "columns", "origins", "matches", "model",
-        "matrix", "inliers", "confidence", "reason", "level", "refined",
+        "matrix", "inliers", "alternative", "sigma", "threshold", "confidence", "reason", "level",
+        "refined",
     ]  # fmt: skip
     assert report["descriptor"] == "caloric"
     assert report["model"] == "homography"

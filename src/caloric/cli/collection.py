@@ -65,7 +65,10 @@ Ratio = Annotated[float, typer.Option(help="Threshold for the ratio test.")]
 Agreement = Annotated[bool, typer.Option(help="Also keep matches that agree with their neighbors.")]
 Propagate = Annotated[bool, typer.Option(help="Look for each point in all images that show it.")]
 Model = Annotated[str, typer.Option(help="Geometric model: fundamental or homography.")]
-Threshold = Annotated[float, typer.Option(help="Maximum residual of an inlier, in pixels.")]
+Threshold = Annotated[
+    float | None,
+    typer.Option(help="Maximum residual of an inlier, in pixels. Default: from the noise."),
+]
 
 
 Sharing = Annotated[
@@ -191,7 +194,7 @@ def match(
 def verify(
     store: Store,
     model: Model = "fundamental",
-    threshold: Threshold = 1.5,
+    threshold: Threshold = None,
     workers: Processes = 0,
     cluster: Scheduler = None,
 ) -> None:
@@ -298,7 +301,7 @@ def run(
     nearest: Nearest = 20,
     ratio: Ratio = 0.85,
     agreement: Agreement = False,
-    threshold: Threshold = 1.5,
+    threshold: Threshold = None,
     camera: Sharing = "auto",
     camera_model: CameraModel = "SIMPLE_RADIAL",
     focal: Focal = None,

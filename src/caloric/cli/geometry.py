@@ -10,7 +10,7 @@ from caloric.cli import console
 from caloric.cli.options import Json, Model
 from caloric.errors import InputError
 from caloric.matching import models
-from caloric.matching.geometry import Geometry
+from caloric.matching.geometry import Geometry, alternative
 from caloric.types import FloatArray, Report
 
 _GRID = 20  # points across and down at which the expected error is reported
@@ -28,8 +28,9 @@ def verify(
     ],
     model: Model = "auto",
     threshold: Annotated[
-        float, typer.Option(help="Maximum residual of an inlier, in pixels.")
-    ] = 2.0,
+        float | None,
+        typer.Option(help="Maximum residual of an inlier, in pixels. Default: from the noise."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Random seed for the robust estimator.")] = 0,
     size_a: Annotated[
         str | None,
@@ -127,9 +128,12 @@ def _report(geometry: Geometry, errors: FloatArray) -> Report:
     has_errors = len(errors) > 0 and bool(np.isfinite(errors).all())
     matrix = geometry.matrix if geometry else None
     return {
-        "model": geometry.model,
+        "model": None if geometry.matrix is None else geometry.model,
         "matrix": None if matrix is None else matrix.tolist(),
         "inliers": len(geometry),
+        "sigma": geometry.sigma,
+        "threshold": geometry.threshold,
+        "alternative": alternative(geometry),
         "inlier": geometry.inliers.tolist(),
         "confidence": geometry.confidence,
         "reason": geometry.reason,
@@ -142,11 +146,17 @@ def _report(geometry: Geometry, errors: FloatArray) -> Report:
 def _lines(report: Report) -> list[str]:
     """Return the report as text."""
     lines = [
-        f"model: {report['model']}",
+        f"model: {report['model'] or 'none'}",
         f"inliers: {report['inliers']} of {len(report['inlier'])} matches",
         f"confidence: {report['confidence']:.3f}"
         f"{'' if report['confidence'] > 0.5 else ' (not reliable)'}",
     ]
+    other = report["alternative"]
+    if report["model"]:
+        lines.append(f"noise: {report['sigma']:.2f} px, inliers up to {report['threshold']:.2f} px")
+    if other:
+        counts = f"{other['inliers']} inliers, confidence {other['confidence']:.3f}"
+        lines.append(f"alternative: {other['model']}, {counts}")
     if report["reason"]:
         lines.append(f"reason: {report['reason']}")
     if report["error"]:

@@ -60,8 +60,9 @@ def match(
         bool, typer.Option(help="Also keep matches that agree with their neighbors.")
     ] = True,
     threshold: Annotated[
-        float, typer.Option(help="Maximum residual of an inlier, in pixels.")
-    ] = 2.0,
+        float | None,
+        typer.Option(help="Maximum residual of an inlier, in pixels. Default: from the noise."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Random seed for the robust estimator.")] = 0,
     views: Annotated[
         ViewsChoice,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from caloric.errors import InputError
 from caloric.image_pair import ImageMatch
+from caloric.matching.geometry import alternative
 from caloric.matching.neighbors import ORIGINS
 from caloric.runtime.files import check_target, replacing
 from caloric.types import Report
@@ -80,9 +81,12 @@ def as_json(pair: ImageMatch) -> Report:
         "columns": ["x_a", "y_a", "x_b", "y_b", "distance", "inlier", "origin"],
         "origins": list(ORIGINS),
         "matches": [[*a, *b, *rest] for a, b, *rest in columns],
-        "model": pair.geometry.model,
+        "model": pair.geometry.model if matrix is not None else None,
         "matrix": matrix.tolist() if pair and matrix is not None else None,
         "inliers": len(pair),
+        "alternative": alternative(pair.geometry),
+        "sigma": pair.geometry.sigma,
+        "threshold": pair.geometry.threshold,
         "confidence": pair.geometry.confidence,
         "reason": pair.geometry.reason,
         "level": pair.level,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from caloric.descriptor import recipes
 from caloric.errors import InputError, unknown
 from caloric.image_pair import ImageMatch, ViewsChoice, views_argument
+from caloric.matching.geometry import alternative
 from caloric.types import FloatArray, Report, UncalibratedChoice
 
 MODELS = get_args(UncalibratedChoice)
@@ -27,7 +28,7 @@ class Settings:
     model: UncalibratedChoice = "auto"
     views: ViewsChoice = "auto"
     ratio: float = 0.9
-    threshold: float = 2.0
+    threshold: float | None = None
 
     def __post_init__(self) -> None:
         """Check values that ``match_images`` does not check, or checks late."""
@@ -44,7 +45,7 @@ class Settings:
         for field in fields(cls):
             text = query.get(field.name)
             if text is not None:
-                values[field.name] = number(field.name, text) if field.type is float else text
+                values[field.name] = _parsed(field.name, field.type, text)
         return cls(**values)
 
     def arguments(self) -> dict[str, Any]:
@@ -56,6 +57,13 @@ class Settings:
         """Return the options of ``caloric match`` that differ from its defaults."""
         defaults = asdict(Settings())
         return {k: v for k, v in asdict(self).items() if v != defaults[k]}
+
+
+def _parsed(name: str, kind: Any, text: str) -> Any:
+    """Return the value of a setting; an empty text is None if this is allowed."""
+    if kind == float | None:
+        return number(name, text) if text else None
+    return number(name, text) if kind is float else text
 
 
 def number(name: str, text: str) -> float:
@@ -114,7 +122,9 @@ def summary(pair: ImageMatch) -> Report:
         "confidence": float(geometry.confidence),
         "reason": geometry.reason,
         "level": pair.level,
-        "threshold": pair.threshold,
+        "threshold": round(geometry.threshold, 3),
+        "sigma": round(geometry.sigma, 3),
+        "alternative": alternative(geometry),
         "refined": pair.matches.refined is not None,
         "square": suggested_square(pair),
         "a": _columns(first),

@@ -393,7 +393,7 @@ async function start() {
   for (const [id, names] of [["descriptor", state.descriptors], ["model", state.models], ["views", state.views]]) {
     $(id).replaceChildren(...names.map((name) => new Option(Number(name) ? `up to tilt ${name}` : name, name)));
   }
-  for (const [id, value] of Object.entries(state.settings)) $(id).value = value;
+  for (const [id, value] of Object.entries(state.settings)) $(id).value = value ?? "";
   await showImages(state);
   await match();
 }

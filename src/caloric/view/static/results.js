@@ -2,7 +2,7 @@
 // one arrives, and removed if that fails. If the request is cancelled, the old result is shown again.
 import { Operation } from "./operations.js";
 import { $, element, showError } from "./page.js";
-import { countInliers, countPropagated, displayName, number, summary } from "./text.js";
+import { countInliers, countPropagated, displayName, number, pixels, summary } from "./text.js";
 
 // A stage and the result that it shows.
 export class ResultPanel {
@@ -94,7 +94,7 @@ export function showCounts(panel) {
     counts.append(element("b", { textContent: headline }), ...rest.flatMap((text) => [" ", element("span", { textContent: text })]));
   } else counts.textContent = panel.error || missingImages(panel.stage.images);
   const inliers = result ? countInliers(result) : 0, propagated = result ? countPropagated(result) : 0;
-  $("inliers-text").textContent = result ? `Inliers ${number(inliers - propagated)} (0–${result.threshold} px)` : "Inliers";
+  $("inliers-text").textContent = result ? `Inliers ${number(inliers - propagated)} (0–${pixels(result.threshold)} px)` : "Inliers";
   $("propagated-text").textContent = `+ ${number(propagated)} propagated`;
   $("propagated-item").hidden = !propagated;
   $("outliers-text").textContent = result ? `Outliers ${number(result.inlier.length - inliers)}` : "Outliers";

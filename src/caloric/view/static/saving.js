@@ -1,6 +1,6 @@
 // Saves the view as an image file, and copies the command.
 import { COLORS, OUTLIER } from "./lines.js";
-import { summary } from "./text.js";
+import { pixels, summary } from "./text.js";
 
 const BAND = 44;  // pixels of the caption
 
@@ -24,7 +24,7 @@ function paintStage(c, stage, result, outliers) {
   c.textBaseline = "middle";
   c.fillStyle = "#f2f4f7";
   const middle = height + BAND * r / 2, [headline, ...rest] = summary(result);
-  const labels = [`0 to ${result.threshold} px`, ...(outliers ? ["outliers"] : [])];
+  const labels = [`0 to ${pixels(result.threshold)} px`, ...(outliers ? ["outliers"] : [])];
   const legendWidth = 14 * r + labels.reduce((sum, text) => sum + c.measureText(text).width + 70 * r, 0);
   c.fillText(`${headline} ${rest.join(" · ")}`, 14 * r, middle, Math.max(60, width - legendWidth - 28 * r));
   let x = width - legendWidth;

@@ -3,6 +3,7 @@
 const MODELS = { affine: "affine map", fundamental: "fundamental matrix" };
 
 export const number = (n) => n.toLocaleString("en");
+export const pixels = (n) => Number(n.toPrecision(2)).toString();
 export const countInliers = (result) => result.inlier.reduce((sum, inlier) => sum + inlier, 0);
 export const countPropagated = (result) => result.inlier.reduce((sum, inlier, i) => sum + (inlier && result.propagated[i]), 0);
 export const displayName = (descriptor) => ({ sift: "SIFT", caloric: "Caloric" }[descriptor] ?? descriptor);
@@ -36,7 +37,7 @@ export function properties(result) {
   return [["Descriptor", displayName(result.descriptor)], ["Features", result.features.map(number).join(" and ")],
     ["Matches", `${number(result.inlier.length)}${result.refined ? ", refined" : ""}`],
     ["Geometry", MODELS[result.model] ?? result.model],
-    ["Inliers", `${number(countInliers(result))} within ${result.threshold} px, ${number(countPropagated(result))} propagated`],
+    ["Inliers", `${number(countInliers(result))} within ${pixels(result.threshold)} px, ${number(countPropagated(result))} propagated`],
     ["Confidence", `${confidence(result)}${result.reliable ? "" : ", not reliable"}`],
     ...(result.reason ? [["Reason", result.reason]] : []),
     ["Views", result.level > 1 ? `up to tilt ${result.level}` : "not used"]];
