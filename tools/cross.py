@@ -28,7 +28,7 @@ TESTS = (
     "tests/image/test_tiles.py",
     "tests/image/test_views.py",
     "tests/matching/test_agreement.py",
-    "tests/matching/test_equations.py",
+    "tests/matching/test_estimation.py",
     "tests/matching/test_points.py",
     "tests/matching/test_propagation.py",
     "tests/runtime/test_indexing.py",
@@ -38,7 +38,7 @@ TESTS = (
 # start a thread.
 SELECTION = (
     "(of_the_readme and not OUT) or test_errata or test_views or test_agreement"
-    " or test_equations or test_points or test_propagation or test_indexing"
+    " or test_estimation or test_points or test_propagation or test_indexing"
     " or (test_tiles and make_no_difference and not affine and not detector)"
     " or (test_native and (blur or enlarging or extrema or processor or matching or rejected))"
     " or ({kind} and ((golden and not test_kernels) or whole_pipeline"

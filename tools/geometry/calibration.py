@@ -15,6 +15,7 @@ from tools.geometry.scenes import SIZE, Case, Matched
 MODELS: tuple[GeometryModel, ...] = ("homography", "fundamental", "essential")
 BINS = 10
 _DECAY = 1e-3
+_MIN_SLOPE = -0.15  # of the logarithm of false alarms
 _MIN_POINTS = 60  # true correspondences; pairs with a smaller overlap are left out
 _AS_GOOD = 0.95  # share of the correct inliers of the better model
 
@@ -92,7 +93,7 @@ def choices(cases: Iterable[Case]) -> list[Report]:
             )
             for model in MODELS[:2]
         ]  # fmt: skip
-        chosen = selection.choose(both[0], both[1])
+        chosen = selection.choose(both[0], both[1], q, SIZE)
         counts = [int((g.inliers & correct).sum()) for g in (chosen, *both)]
         rows.append({
             "kind": case.kind, "scene": case.scene, "model": chosen.model, "correct": counts,
@@ -118,8 +119,11 @@ def fit(rows: list[Report]) -> FloatArray:
         likelihood = (weights * (np.logaddexp(0, z) - correct * z)).sum()
         return float(likelihood + _DECAY * (coefficients[1:] ** 2).sum())
 
-    # A larger number of false alarms or a larger error never raises the confidence.
-    signs = [(None, None), (None, 0.0), (None, 0.0), (None, None), (None, None)]
+    # A larger number of false alarms or a larger error never raises the confidence. With further
+    # evidence the number separates unrelated images so well that its coefficient is limited.
+    free = (None, None)
+    slope = (_MIN_SLOPE if terms.shape[1] > 2 else None, 0.0)
+    signs = [free, slope, (None, 0.0), (None, 0.0), (0.0, None)]
     bounds = signs[: terms.shape[1]]
     return np.asarray(minimize(loss, np.zeros(terms.shape[1]), bounds=bounds).x)
 

@@ -18,7 +18,7 @@ from caloric.bench.metrics import corner_error
 from caloric.bench.pairs import angular_error, auc
 from caloric.interop import poselib as library
 from caloric.matching import geometry
-from caloric.matching.fitting import Correspondences
+from caloric.matching.estimation import Correspondences
 from caloric.matching.models import homogeneous
 from caloric.types import FloatArray, GeometryModel, Report
 from tools.geometry.scenes import NEARLY_PLANAR, SIZE, Case, Matched
@@ -85,7 +85,7 @@ def poselib(threshold: float) -> Estimator:
         matched: Matched, model: GeometryModel, calibrations: tuple[FloatArray, FloatArray]
     ) -> FloatArray | None:
         cameras = list(calibrations) if model == "essential" else None
-        matches = Correspondences(matched.a[:, :, 2], matched.b[:, :, 2], model, cameras)
+        matches = Correspondences(matched.a[:, :, 2], matched.b[:, :, 2], model, SIZE, cameras)
         return library.estimate(matches, threshold, 0)
 
     return estimate
