@@ -44,8 +44,7 @@ def unrelated(stores: Sequence[Path], count: int, seed: int = 0) -> Report:
     for _ in range(count):
         a, b = (features(int(store)) for store in random.choice(len(stores), 2, replace=False))
         indices = pipeline.match(a, b, ratio=options.ratio).indices
-        first, second = a.frames.maps[indices[:, 0]], b.frames.maps[indices[:, 1]]
-        estimate = matching.estimated(first, second, (a.image_size, b.image_size), options)
+        estimate = matching.estimated(a, b, indices, options)
         accepted += estimate.confidence > options.confidence
         many_inliers += int(estimate.inliers.sum()) >= FEW
     return {"pairs": count, "accepted": accepted, f"at least {FEW} inliers": many_inliers}

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from caloric.errors import InputError, check_bool
 from caloric.features import Features, check_comparable
@@ -23,6 +24,7 @@ from caloric.matching.neighbors import (
     selected,
 )
 from caloric.matching.refinement import Refined
+from caloric.matching.repetition import Appearance, Described
 from caloric.runtime import threads
 from caloric.runtime.indexing import select
 from caloric.types import FloatArray
@@ -200,6 +202,18 @@ def _nearest_on_cpu(
 def on_host(features: Any) -> Any:
     """Return features, which may be on a device, or an array on the host."""
     return features.to_host() if hasattr(features, "to_host") else features
+
+
+def appearance(
+    features: tuple[Any, Any], indices: NDArray[np.integer], frames: tuple[FloatArray, FloatArray]
+) -> Appearance:
+    """Return the appearance of matched frames (m, 2, 3); ``indices`` (m, 2) are their features."""
+
+    def described() -> tuple[Described, Described]:
+        a, b = (on_host(side) for side in features)
+        return Described(a.descriptors, a.frames.xy), Described(b.descriptors, b.frames.xy)
+
+    return Appearance(described, indices, frames)
 
 
 def _distinct(a: Any, b: Any, matches: Matches) -> Any:

@@ -120,6 +120,10 @@ def verify(
         estimator=estimator,
     )
     selection.check_options(model, threshold, seed, intrinsics)
+    if matches is not None and _have_descriptors(features_a, features_b):
+        options["appearance"] = comparison.appearance(
+            (features_a, features_b), matches.indices, (first, second)
+        )
     if model == "auto":
         return selection.estimate(first[:, :, 2], second[:, :, 2], **options)
     options["model"] = model
@@ -147,6 +151,14 @@ def _maps(features: Any, which: str) -> FloatArray:
 
 def _has_frames(features: Any) -> bool:
     return isinstance(features, Frames) or comparison.has_positions(features)
+
+
+def _have_descriptors(*features: Any) -> bool:
+    """Return whether these are features with descriptors of the same kind."""
+    if not all(comparison.has_positions(side) for side in features):
+        return False
+    lengths = {comparison.metadata(side).descriptors.shape[1] for side in features}
+    return len(lengths) == 1 and lengths != {0}
 
 
 def _check_inside(points: FloatArray, size: tuple[int, int], which: str) -> None:

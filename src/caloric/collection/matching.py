@@ -6,15 +6,16 @@ pairs, the other images may be in several neighboring shards.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
-from caloric import pipeline
+from caloric import comparison, pipeline
 from caloric.collection import extraction, sources
 from caloric.collection.engines import Engine
 from caloric.collection.extraction import StoredImage
@@ -29,7 +30,6 @@ from caloric.matching.geometry import Geometry, check_threshold
 from caloric.matching.two_views import TwoViews
 from caloric.runtime.files import check_input_directory
 from caloric.runtime.words import counted
-from caloric.types import FloatArray
 
 MATCHES = (
     ("name_a", "string"), ("name_b", "string"), ("count", "int32"),
@@ -178,13 +178,13 @@ def match_shard(task: Task) -> int:
     return len(new)
 
 
-def estimated(
-    first: FloatArray, second: FloatArray, sizes: Sequence[tuple[int, int]], options: Matching
-) -> Geometry:
-    """Return the geometry of matched frames (m, 2, 3) of two images with given sizes."""
+def estimated(a: Features, b: Features, indices: NDArray[np.intp], options: Matching) -> Geometry:
+    """Return the geometry of matches (m, 2) between the features of two images."""
+    first, second = a.frames.maps[indices[:, 0]], b.frames.maps[indices[:, 1]]
     return geometry.estimate(
         first[:, :, 2], second[:, :, 2], model=options.model, threshold=options.threshold,
-        size_a=sizes[0], size=sizes[1], support=(first, second),
+        size_a=a.image_size, size=b.image_size, support=(first, second),
+        appearance=comparison.appearance((a, b), indices, (first, second)),
     )  # fmt: skip
 
 
@@ -198,14 +198,10 @@ def verify_shard(task: Task) -> int:
         for row in shards(Path(task.store)).read(Path(task.matches))
     }
     keys = task.keyed
-    for (a, b), features in _rows(task, ["name", "frames", "height", "width"], new):
-        pairs = matched[a, b]["indices"].reshape(-1, 2).astype(np.intp)
-        first, second = (
-            features[name]["frames"].reshape(-1, 2, 3)[pairs[:, i]].astype(np.float64)
-            for i, name in enumerate((a, b))
-        )
-        sizes = [(features[name]["height"], features[name]["width"]) for name in (a, b)]
-        estimate = estimated(first, second, sizes, task.matching)
+    for (a, b), stored_rows in _rows(task, None, new):
+        first, second = (extraction.features_of(stored_rows[name]) for name in (a, b))
+        indices = matched[a, b]["indices"].reshape(-1, 2).astype(np.intp)
+        estimate = estimated(first, second, indices, task.matching)
         matrix, inliers = np.zeros(0), np.flatnonzero(estimate.inliers).astype(np.uint32)
         if estimate.matrix is not None and estimate.confidence > task.matching.confidence:
             matrix = estimate.matrix.ravel()

@@ -57,6 +57,7 @@ _MIN_ERROR, _MAX_ERROR = 0.02, 50.0  # pixels
 CORRECT_ERROR = 5.0  # pixels: the largest mean error of a correct geometry
 _MAX_CHANCE = -2.0  # power above which a geometry may be due to chance
 _MAX_PLANAR_ERROR = 10.0  # pixels: expected error that halves the confidence
+_MIN_DISTINCT = 0.8  # probability below which repeated structure is the reason for a low confidence
 STRONG_RIVAL = 0.3  # inliers of a second model, relative to those of the first
 _TRIANGLES, _MIRRORED = 100, 0.8  # number of triangles, share with opposite orientations
 _BAND = 2**0.5  # ratio of equal distances from both lines to Sampson's distance
@@ -75,7 +76,8 @@ class Evidence:
     ``power`` is log10 of the expected number of false alarms, ``error`` the expected error in
     pixels, ``inliers`` and ``matches`` their numbers, ``rival`` the number of inliers of a second
     model, and ``close`` that of other matches close to a planar model. ``degenerate`` says why the
-    inliers cannot determine the model, if so.
+    inliers cannot determine the model, if so. ``distinct`` is the probability that the inliers are
+    not due to repeated structure (:mod:`repetition`).
     """
 
     power: float
@@ -86,6 +88,7 @@ class Evidence:
     planar: bool
     degenerate: str = ""
     close: int = 0
+    distinct: float = 1.0
 
     @property
     def terms(self) -> tuple[float, ...]:
@@ -110,6 +113,7 @@ class Evidence:
     def factor(self) -> float:
         """The factor that is not fitted."""
         unrivaled = self.inliers / (self.inliers + self.rival) if self._has_strong_rival else 1.0
+        unrivaled *= self.distinct
         if self.planar:
             return unrivaled / (1 + (self.error / _MAX_PLANAR_ERROR) ** 4)
         return unrivaled / (1 + (self.error / CORRECT_ERROR) ** 2)
@@ -125,6 +129,8 @@ class Evidence:
             return self.degenerate
         if self.power > _MAX_CHANCE:
             return f"{self.inliers} inliers may agree by chance"
+        if self.distinct < _MIN_DISTINCT:
+            return "repeated structure: the images match themselves as well as each other"
         if self.error > CORRECT_ERROR:
             return f"the inliers determine it poorly: expected error {self.error:.0f} pixels"
         if self._has_strong_rival:

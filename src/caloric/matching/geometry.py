@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from caloric.errors import InputError, unknown
-from caloric.matching import agreement, confidence, estimation, models
+from caloric.matching import agreement, confidence, estimation, models, repetition
 from caloric.matching.confidence import NEEDED, Evidence, evidence, is_line
 from caloric.matching.estimation import (
     RIVAL,
@@ -19,6 +19,7 @@ from caloric.matching.estimation import (
 )
 from caloric.matching.likelihood import QUANTILES, Likelihood, Limits, Noise
 from caloric.matching.models import Box
+from caloric.matching.repetition import Appearance
 from caloric.runtime import tables
 from caloric.types import FloatArray, GeometryModel, Report
 
@@ -31,11 +32,12 @@ class EstimateKeywords(TypedDict, total=False):
     are the sizes (h, w) of both images; by default the points are assumed to span them.
     ``covariances`` (m, 2, 2) of b weight the matches. ``frames`` (m, 2, 3) of a and b help to find
     the model, and are evidence for or against a planar one. There is no model if ``support``, such
-    frames too, is given and no match agrees with its neighbors. ``scores`` (m,) are larger for
-    matches that are more likely to be correct, and are sampled first; by default they are those of
-    :mod:`agreement` if there are frames and not too many matches. A model is fitted from the matrix
-    ``start``, if it is given, without sampling. ``estimator`` estimates the model; it can wrap
-    another library.
+    frames too, is given and no match agrees with its neighbors. ``appearance`` is evidence for or
+    against repeated structure (:mod:`repetition`), which epipolar geometries may fit. ``scores``
+    (m,) are larger for matches that are more likely to be correct, and are sampled first; by
+    default they are those of :mod:`agreement` if there are frames and not too many matches. A model
+    is fitted from the matrix ``start``, if it is given, without sampling. ``estimator`` estimates
+    the model; it can wrap another library.
     """
 
     model: GeometryModel
@@ -47,6 +49,7 @@ class EstimateKeywords(TypedDict, total=False):
     covariances: FloatArray | None
     frames: tuple[FloatArray, FloatArray] | None
     support: tuple[FloatArray, FloatArray] | None
+    appearance: Appearance | None
     scores: FloatArray | None
     start: FloatArray | None
     estimator: GeometryEstimator | None
@@ -56,11 +59,13 @@ _RELIABLE = 0.9  # confidence up to which the reason of a geometry states the ev
 _GENERIC = np.sqrt([2.0, 3.0, 5.0, 7.0])  # products with distinct coordinates are distinct
 _TOO_FEW = "too few matches at distinct positions"
 _NO_SUPPORT = "no match agrees with its neighbors"
+_NOT_EXCLUDED = "repeated structure was not excluded, because the matches have no descriptors"
 _NO_SAMPLE = "no sample of matches gives a model"
 _ON_LINE = "the matches are on one line"
 _THRESHOLD = 2.0  # pixels: for other estimators, which do not estimate the noise
 _UNREFINED_ERROR = 0.3  # pixels: error of a match that was not refined
 _MAX_SCORED = 500  # matches whose agreement with their neighbors is worth its time
+_DOUBTED = 0.1  # confidence from which repeated structure is looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,8 +243,36 @@ def estimate_with_evidence(
         lambda others: _rival(matches, others, threshold, seed),
         estimated_model.covariance,
     )
+    appearance = options.get("appearance")
+    if appearance is not None and not matches.planar and judged.confidence > _DOUBTED:
+        repeated, probability = repetition.examined(appearance, result.inliers)
+        if repeated.any():
+            return _without(repeated, a, b, options, result)
+        judged = replace(judged, distinct=probability)
     reason = "" if judged.confidence > _RELIABLE else judged.weakness
+    if appearance is None and not matches.planar and not reason:
+        reason = _NOT_EXCLUDED
     return replace(result, confidence=judged.confidence, reason=reason), judged
+
+
+def _without(
+    repeated: NDArray[np.bool_], a: ArrayLike, b: ArrayLike, options: EstimateKeywords,
+    known: Geometry,
+) -> tuple[Geometry, Evidence | None]:  # fmt: skip
+    """Return the geometry without matches (m,) that are due to repeated structure."""
+    kept = np.flatnonzero(~repeated)
+    rest = options.copy()
+    covariances, scores = options.get("covariances"), options.get("scores")
+    rest["covariances"] = None if covariances is None else covariances[kept]
+    rest["scores"] = None if scores is None else scores[kept]
+    frames, appearance = options.get("frames"), options.get("appearance")
+    rest["frames"] = None if frames is None else (frames[0][kept], frames[1][kept])
+    rest["appearance"] = None if appearance is None else appearance.selected(kept)
+    rest["support"] = None
+    geometry, judged = estimate_with_evidence(np.asarray(a)[kept], np.asarray(b)[kept], **rest)
+    inliers, residuals = np.zeros(len(repeated), bool), known.residuals.copy()
+    inliers[kept], residuals[kept] = geometry.inliers, geometry.residuals
+    return replace(geometry, inliers=inliers, residuals=residuals), judged
 
 
 def _variances(covariances: FloatArray | None) -> FloatArray | None:

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from caloric.errors import unknown
-from caloric.matching import geometry
-from caloric.matching.confidence import NEEDED
+from caloric.matching import geometry, repetition
+from caloric.matching.confidence import NEEDED, Evidence
 from caloric.matching.estimation import Correspondences
 from caloric.matching.geometry import EstimateKeywords, Geometry
 from caloric.matching.models import Box, mapped
@@ -38,6 +38,7 @@ _PARALLAX_SHARE = 0.06  # of inliers with parallax
 _FREE = 4  # matches off the plane through which there is an epipolar geometry, or nearly
 _SIGNIFICANCE = 6.0  # standard deviations by which they exceed those by chance
 _MOSTLY_PLANAR = 0.6  # inliers of the homography relative to those of the epipolar geometry
+_MOST = 0.5  # of the matches, which are hardly due to repeated structure
 _NAMES = {"fundamental": "fundamental matrix", "essential": "essential matrix"}
 
 
@@ -70,14 +71,16 @@ def estimate(
     is not used.
     """
 
-    def estimated(model: GeometryModel) -> Geometry:
+    def estimated(model: GeometryModel) -> tuple[Geometry, Evidence | None]:
         with_model = options.copy()
         with_model["model"] = model
-        return geometry.estimate(a, b, **with_model)
+        return geometry.estimate_with_evidence(a, b, **with_model)
 
     other = epipolar_model(options.get("intrinsics"))
     pending = threads.begin(lambda: estimated(other))  # both geometries at the same time
-    plane, epipolar = estimated("homography"), pending()
+    (plane, of_plane), (epipolar, of_epipolar) = estimated("homography"), pending()
+    if of_plane and of_epipolar and of_epipolar.distinct < 0.5:
+        plane = _doubted(plane, of_plane, options)
     p, q = geometry.checked_points(a), geometry.checked_points(b)
     size = Box.of(options.get("size"), q).size if len(q) else (1.0, 1.0)
     if _is_static(p, q, size, epipolar):
@@ -89,6 +92,16 @@ def estimate(
                 unchanged, reason=f"homography: the camera did not move{part}", alternative=moved
             )
     return choose(plane, epipolar, q, size)
+
+
+def _doubted(plane: Geometry, evidence: Evidence, options: EstimateKeywords) -> Geometry:
+    """Return a homography whose matches may be due to repeated structure, unless they are most."""
+    appearance = options.get("appearance")
+    if appearance is None or not plane or len(plane) > _MOST * len(plane.inliers):
+        return plane
+    _, probability = repetition.examined(appearance, plane.inliers)
+    judged = replace(evidence, distinct=probability)
+    return replace(plane, confidence=judged.confidence, reason=judged.weakness)
 
 
 def _is_static(p: FloatArray, q: FloatArray, size: tuple[float, float], all_: Geometry) -> bool:
