@@ -69,6 +69,19 @@ def geometry(
 
 
 @app.command()
+def parts(
+    photographs: Annotated[list[Path], typer.Argument(help="Photographs of buildings.")],
+    json_path: JsonOut = None,
+    processes: Annotated[int, typer.Option(help="Number of processes.")] = 2,
+) -> None:
+    """Match parts of photographs, which show repeated structure."""
+    from tools.geometry import parts as benchmark
+
+    report = benchmark.run(photographs, processes, console.line_printer())
+    console.write_text(json_path or "-", json.dumps(report, indent=1))
+
+
+@app.command()
 def filters(
     data: Data,
     json_path: JsonOut = None,

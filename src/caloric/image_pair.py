@@ -21,6 +21,7 @@ from caloric.gpu import devices
 from caloric.image import inputs, tiles
 from caloric.image.pixels import Source, is_tensor
 from caloric.image.views import TILTS
+from caloric.matching import agreement as neighborhood
 from caloric.matching.geometry import Geometry
 from caloric.matching.neighbors import Matches
 from caloric.matching.selection import check_options
@@ -216,8 +217,10 @@ def match_images(
     views : "auto", 2, 4, 8 or None
         Simulated oblique views, for planes seen from very different angles: see :func:`extract`.
         "auto" matches the original images first, and adds views with tilts up to 2, 4 and 8 until
-        the confidence of the geometry exceeds 0.9; ``level`` is the largest tilt that was needed.
-        If there are fewer than 40 inliers (of 2,000 features or more), one more level is added.
+        the confidence of the geometry exceeds 0.9, or 0.5 with 200 inliers; ``level`` is the
+        largest tilt that was needed. If there are fewer than 40 inliers (of 2,000 features or
+        more), one more level is added. It stops earlier if matches agree with their neighbors no
+        better than those of unrelated images.
         With ``upright`` no views are simulated.
     refine : bool
         Refine the matches: see :func:`refine`.
@@ -307,7 +310,7 @@ def match_images(
         return ImageMatch(images[0], images[1], a, b, matches, geometry, level, names, added)
 
     progress.report("comparing descriptors")
-    best = matched(searched)
+    best = latest = matched(searched)
     a, b = best.features_a, best.features_b
     limit = extract_options.max_features
     few = _FEW if limit is None else min(_FEW, limit // 50)
@@ -315,7 +318,8 @@ def match_images(
     can_simulate = views == "auto" and not extract_options.upright and len(a) and len(b)
     for tilt in TILTS if can_simulate else ():
         is_reliable = best.geometry.confidence > _RELIABLE
-        if is_reliable and len(best) >= few:
+        enough = few if is_reliable else _MANY
+        if (best and len(best) >= enough) or _is_hopeless(latest, max(a.views, b.views)):
             break
         progress.report(f"simulated views, tilt {tilt}")
         with_views = replace(extract_options, views=tilt)
@@ -326,7 +330,8 @@ def match_images(
         a, b = (
             oblique.joined((plain, views())) for plain, views in zip((a, b), pending, strict=True)
         )
-        best = max(best, matched((a, b)), key=_order)
+        latest = matched((a, b))
+        best = max(best, latest, key=_order)
         if is_reliable:  # the additional level was for more inliers only
             break
     if not best:
@@ -391,6 +396,24 @@ def _on_two_threads(work: Sequence[Callable[[], Any]]) -> tuple[Any, Any]:
 
 _RELIABLE = 0.9  # confidence of a geometry at which "auto" stops
 _FEW = 40  # inliers: with fewer, one more level of views is added
+_MANY = 200  # inliers of an accepted geometry at which "auto" stops, too
+# Agreement with neighbors of some match, without which further views are of no use, by the largest
+# tilt so far: unrelated images have up to 39 and 46, rendered views of tilts up to 7 at least 78
+# and 106.
+_MIN_SUPPORT = {2: 30.0, 4: 60.0}
+
+
+def _is_hopeless(pair: ImageMatch, level: int) -> bool:
+    """Return whether matches agree with their neighbors no better than those of unrelated images.
+
+    ``level`` is the largest tilt of their simulated views.
+    """
+    if level not in _MIN_SUPPORT:
+        return False
+    maps = pair.features_a.frames.maps, pair.features_b.frames.maps
+    frames = comparison.matched_maps(*maps, pair.matches)
+    scores = neighborhood.scores(*frames, pair.features_b.image_size)
+    return float(scores.max(initial=0.0)) < _MIN_SUPPORT[level]
 
 
 def _order(pair: ImageMatch) -> tuple[float, int]:

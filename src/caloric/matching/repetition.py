@@ -39,7 +39,7 @@ _MAX_CHANGE, _MAX_ROTATION = 1.5, 20.0  # octaves and degrees, above which chang
 _UPSIDE_DOWN = 90.0  # degrees: a window also resembles others upside down
 # Of 1, the logarithm of the share of distinct matches, octaves of scale and of anisotropy, and tens
 # of degrees: fitted to parts of photographs without and with a common part, and to pairs of
-# photographs (``python -m tools geometry parts``).
+# photographs (``python -m tools parts``).
 COEFFICIENTS = (4.59, 4.27, 4.0, 4.38)
 
 
