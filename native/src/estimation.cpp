@@ -1,7 +1,8 @@
 // The search for the most likely model; the same for all builds.
-#include "estimation.hpp"
-
 #include <limits>
+
+#include "dispatch.hpp"
+#include "estimation.hpp"
 
 namespace caloric {
 namespace {
@@ -20,61 +21,33 @@ constexpr i64 SHUFFLE = 1 << 30;  // the first random number for the order of ma
 // Matches in single precision, in a random order.
 struct Shuffled {
   std::vector<i64> order;
-  std::vector<float> px, py, qx, qy;
+  std::vector<float> coordinates[4];
 
   Shuffled(const MatchedPoints &matches, i64 seed) {
     const i64 count = matches.count;
     order.resize(count);
     for (i64 m = 0; m < count; ++m) order[m] = m;
     for (i64 m = count - 1; m > 0; --m) std::swap(order[m], order[draw(seed, SHUFFLE + m, m + 1)]);
-    for (auto *values : {&px, &py, &qx, &qy}) values->resize(count);
-    for (i64 m = 0; m < count; ++m) {
-      px[m] = (float)matches.x[2 * order[m]];
-      py[m] = (float)matches.x[2 * order[m] + 1];
-      qx[m] = (float)matches.y[2 * order[m]];
-      qy[m] = (float)matches.y[2 * order[m] + 1];
-    }
-  }
-
-  // Writes the squared residuals of some matches, times a factor.
-  void write_squares(bool planar, const double *matrix, double factor, i64 first, i64 last, float *squares) const {
-    float h[9];
-    double largest = 0;
-    for (int i = 0; i < 9; ++i) largest = std::max(largest, std::abs(matrix[i]));
-    for (int i = 0; i < 9; ++i) h[i] = (float)(matrix[i] / std::max(largest, 1e-300));
-    const float scale = (float)factor, *x = px.data(), *y = py.data(), *s = qx.data(), *t = qy.data();
-    if (planar) {
-      for (i64 m = first; m < last; ++m) {
-        const float depth = 1 / (h[6] * x[m] + h[7] * y[m] + h[8]);
-        const float u = (h[0] * x[m] + h[1] * y[m] + h[2]) * depth, v = (h[3] * x[m] + h[4] * y[m] + h[5]) * depth;
-        const float xx = (h[0] - u * h[6]) * depth, xy = (h[1] - u * h[7]) * depth, yx = (h[3] - v * h[6]) * depth;
-        const float yy = (h[4] - v * h[7]) * depth, a = 1 + xx * xx + xy * xy, b = xx * yx + xy * yy;
-        const float c = 1 + yx * yx + yy * yy, ru = u - s[m], rv = v - t[m];
-        squares[m] = scale * (c * ru * ru - 2 * b * ru * rv + a * rv * rv) / (a * c - b * b);
-      }
-    } else {
-      for (i64 m = first; m < last; ++m) {
-        const float bx = h[0] * x[m] + h[1] * y[m] + h[2], by = h[3] * x[m] + h[4] * y[m] + h[5];
-        const float bz = h[6] * x[m] + h[7] * y[m] + h[8], ax = h[0] * s[m] + h[3] * t[m] + h[6];
-        const float ay = h[1] * s[m] + h[4] * t[m] + h[7], product = s[m] * bx + t[m] * by + bz;
-        squares[m] = scale * product * product / (bx * bx + by * by + ax * ax + ay * ay);
-      }
+    for (int k = 0; k < 4; ++k) {
+      const double *points = k < 2 ? matches.x : matches.y;
+      coordinates[k].resize(count + FLOATS);
+      for (i64 m = 0; m < count; ++m) coordinates[k][m] = (float)points[2 * order[m] + k % 2];
     }
   }
 };
 
 class Search {
  public:
-  Search(const EstimationTask &task, Kind kind, const NoiseConstants &noise, const Shuffled &shuffled)
+  Search(const EstimationTask &task, Kind kind, const NoiseModel &noise, const Shuffled &shuffled)
       : task_(task),
         matches_(task.matches),
         constants_(task.search),
         kind_(kind),
         shuffled_(shuffled),
-        likelihood_(noise),
+        noise_(noise),
         solver_(matches_, kind, task.cameras),
-        adjustment_(matches_, kind, likelihood_, constants_),
-        squares_(matches_.count) {}
+        adjustment_(matches_, kind, noise_.constants, constants_),
+        squares_(matches_.count + FLOATS) {}
 
   // Also samples pairs of matches that are not in a plane.
   void use_plane(const Entries &plane, const std::vector<i64> &others) {
@@ -84,7 +57,8 @@ class Search {
 
   // Starts from an epipolar geometry of a plane, which is not unique: samples of an exact plane give none.
   void try_plane(const Entries &plane) {
-    EstimatedModel start = with_noise(solver_.through(plane, {1, 0, 0}).data());
+    const double epipole[3] = {1, 0, 0};
+    const EstimatedModel start = with_noise(solver_.through(plane, epipole));
     if (start.likelihood > 0) best_ = improve(start);
   }
 
@@ -102,18 +76,16 @@ class Search {
         if (!draw_sample(s, 2, &off_plane_, sample)) continue;
         solver_.append_parallax(sample, plane_, models);
       } else {
-        const bool by_frames = turn == 3 && matches_.local;
+        const bool by_frames = turn == 3 && matches_.first;
         const int size = by_frames ? frame_size : point_size;
         if (!draw_sample(s, size, nullptr, sample)) continue;
         solver_.append(sample, size, by_frames, best.likelihood > 0 ? &best.matrix : nullptr, models);
       }
       for (const Entries &matrix : models) {
         Noise noise{};
-        write_squares(matrix, 0, subset);
-        const double of_subset = likelihood_.highest(squares_.data(), subset, noise);
+        const double of_subset = highest_likelihood(matrix, subset, noise);
         if (of_subset <= constants_.subset_share * highest_of_subset) continue;
-        write_squares(matrix, subset, count);
-        const double likelihood = likelihood_.highest(squares_.data(), count, noise);
+        const double likelihood = highest_likelihood(matrix, count, noise);
         if (likelihood <= highest) continue;
         highest = likelihood;
         highest_of_subset = of_subset;
@@ -128,7 +100,7 @@ class Search {
 
   // Returns which matches are close to a model (count,), in their given order.
   std::vector<char> close_to(const EstimatedModel &model) {
-    write_squares(model.matrix, 0, matches_.count);
+    write_squares(model.matrix, matches_.count);
     const float limit = limit_of(model.noise);
     std::vector<char> close(matches_.count);
     for (i64 m = 0; m < matches_.count; ++m) close[shuffled_.order[m]] = squares_[m] <= limit;
@@ -137,52 +109,51 @@ class Search {
 
   // Fits a model to all matches, from the most likely of several noise levels; writes its covariance.
   EstimatedModel finish(const EstimatedModel &start, double *covariance) {
-    EstimatedModel best = start;
     const i64 chosen = std::min(matches_.count, constants_.chosen);
     adjustment_.use({shuffled_.order.begin(), shuffled_.order.begin() + chosen});
-    best.likelihood = adjustment_.likelihood(Model(kind_, start.matrix.data(), task_.cameras), 2, best.noise);
-    for (const double factor : {1.0, 0.4, 2.5}) {
-      const NoiseConstants &limits = likelihood_.constants();
+    EstimatedModel best = evaluated(start);
+    for (const double level : {1.0, 0.4, 2.5}) {
       EstimatedModel current = start;
-      current.noise.sigma = std::min(std::max(factor * start.noise.sigma, limits.min_sigma), limits.max_sigma);
-      Model model(kind_, start.matrix.data(), task_.cameras);
-      for (i64 step = 0; step < constants_.steps && adjustment_.move(model, current.noise); ++step)
+      current.noise.sigma = std::clamp(level * start.noise.sigma, noise_.constants.min_sigma, noise_.constants.max_sigma);
+      Model model(kind_, start.matrix, task_.cameras);
+      for (i64 step = 0; step < constants_.level_steps && adjustment_.move(model, current.noise); ++step)
         ;
-      model.write(current.matrix.data());
-      current.likelihood = adjustment_.likelihood(model, 2, current.noise);
+      current.matrix = model.matrix();
+      current = evaluated(current);
       if (current.likelihood > best.likelihood) best = current;
     }
     adjustment_.use(shuffled_.order);
-    const Model before(kind_, best.matrix.data(), task_.cameras);
     Noise noise = best.noise;
-    best.likelihood = adjustment_.likelihood(before, 2, best.noise);
-    Model model = before;
+    best = evaluated(best);
+    Model model(kind_, best.matrix, task_.cameras);
     for (i64 step = 0; step < constants_.steps; ++step) {
       adjustment_.decorrelate(model, noise);
       if (!adjustment_.move(model, noise)) break;
     }
-    Noise after = noise;
-    if (adjustment_.likelihood(model, 2, after) >= constants_.kept * best.likelihood)
-      best.noise = noise;
+    const EstimatedModel fitted = evaluated({model.matrix(), noise, 0});
+    if (fitted.likelihood >= constants_.kept * best.likelihood)
+      best = fitted;
     else
-      model = before;
-    model.write(best.matrix.data());
-    if (!adjustment_.write_covariance(model, best.noise, covariance))
+      noise = best.noise;
+    if (!adjustment_.write_covariance(Model(kind_, best.matrix, task_.cameras), noise, covariance))
       std::fill(covariance, covariance + 81, std::numeric_limits<double>::infinity());
-    best.likelihood = adjustment_.likelihood(model, 3, best.noise);
     return best;
   }
 
-  // Returns the most likely noise of a given model.
-  EstimatedModel with_noise(const double *matrix) {
-    EstimatedModel result{{}, {}, 0};
-    std::copy(matrix, matrix + ENTRIES, result.matrix.begin());
-    write_squares(result.matrix, 0, matches_.count);
-    result.likelihood = likelihood_.highest(squares_.data(), matches_.count, result.noise);
+  // Returns a model with its most likely noise.
+  EstimatedModel with_noise(const Entries &matrix) {
+    EstimatedModel result{matrix, {}, 0};
+    result.likelihood = highest_likelihood(matrix, matches_.count, result.noise);
     return result;
   }
 
  private:
+  // Returns a model with its noise after some steps of expectation maximization, and its likelihood.
+  EstimatedModel evaluated(EstimatedModel model) {
+    model.likelihood = adjustment_.likelihood(Model(kind_, model.matrix, task_.cameras), 2, model.noise);
+    return model;
+  }
+
   bool draw_sample(i64 s, int size, const std::vector<i64> *rows, i64 *sample) const {
     const i64 pool = pool_of(s, size, rows ? (i64)rows->size() : matches_.count);
     for (int i = 0; i < size; ++i) {
@@ -224,26 +195,34 @@ class Search {
       for (i64 m = 0; m < matches_.count && (i64)rows.size() < constants_.fitted; ++m)
         if (squares_[m] <= limit) rows.push_back(shuffled_.order[m]);
       adjustment_.use(std::move(rows));
-      Model model(kind_, current.matrix.data(), task_.cameras);
+      Model model(kind_, current.matrix, task_.cameras);
       for (int step = 0; step < 2; ++step) {
         Noise noise = current.noise;
         if (!adjustment_.move(model, noise)) break;
       }
-      model.write(current.matrix.data());
-      write_squares(current.matrix, 0, matches_.count);
-      current.likelihood = likelihood_.highest(squares_.data(), matches_.count, current.noise);
+      current.matrix = model.matrix();
+      current.likelihood = highest_likelihood(current.matrix, matches_.count, current.noise);
       if (current.likelihood <= best.likelihood) break;
       best = current;
     }
     return best;
   }
 
-  // Writes the squared residuals in pixels of some matches, in the random order.
-  void write_squares(const Entries &matrix, i64 first, i64 last) {
-    double of_residuals[9];
-    Model(kind_, matrix.data(), task_.cameras).write_in_units(of_residuals);
-    const double factor = matches_.scale * matches_.scale;
-    shuffled_.write_squares(is_planar(kind_), of_residuals, factor, first, last, squares_.data());
+  // Writes the squared residuals in pixels of the first matches, in the random order.
+  void write_squares(const Entries &matrix, i64 count) {
+    FloatPoints points{{}, (float)(matches_.scale * matches_.scale)};
+    for (int k = 0; k < 4; ++k) points.coordinates[k] = shuffled_.coordinates[k].data();
+    const Entries of_residuals = kind_ == Kind::essential ? task_.cameras->of_residuals(matrix) : matrix;
+    kernels().write_squares(is_planar(kind_), of_residuals, points, count, squares_.data());
+  }
+
+  // Returns the likelihood of the first matches, with their most likely noise.
+  double highest_likelihood(const Entries &matrix, i64 count, Noise &noise) {
+    write_squares(matrix, count);
+    double likelihood = 0;
+    const int best = kernels().find_noise(noise_.table, squares_.data(), count, likelihood);
+    if (best >= 0) noise = noise_.table.noises[best];
+    return likelihood;
   }
 
   const EstimationTask &task_;
@@ -251,7 +230,7 @@ class Search {
   const SearchConstants &constants_;
   Kind kind_;
   const Shuffled &shuffled_;
-  Likelihood likelihood_;
+  const NoiseModel &noise_;
   Solver solver_;
   Adjustment adjustment_;
   Entries plane_{};
@@ -265,7 +244,7 @@ class Search {
 EstimatedModel estimate_model(const EstimationTask &task, double *covariance) {
   const Shuffled shuffled(task.matches, task.search.seed);
   Search search(task, task.kind, task.noise, shuffled);
-  if (task.start) return search.finish(search.with_noise(task.start), covariance);
+  if (task.start) return search.finish(search.with_noise(*task.start), covariance);
   if (!is_planar(task.kind)) {
     Search planes(task, Kind::homography, task.plane, shuffled);
     const EstimatedModel plane = planes.sample(4, 2);

@@ -1,8 +1,6 @@
-// Robust estimation of two-view geometries (likelihood.cpp, solvers.cpp, adjustment.cpp, estimation.cpp); the same for
-// all builds. caloric.matching.estimation has the algorithm and the constants.
+// Robust estimation of two-view geometries (solvers.cpp, adjustment.cpp, estimation.cpp). caloric.matching.estimation
+// has the algorithm and the constants.
 #pragma once
-#include <array>
-#include <cstdint>
 #include <vector>
 
 #include "kernels.hpp"
@@ -10,33 +8,19 @@
 
 namespace caloric {
 
-// Squared residuals in pixels, and their distribution: those of correct matches have two normal parts, one with the
-// deviation sigma, and one for the share `tail` of them with a deviation larger by the factor `width`; those of others
-// are uniform. `peak` is the ratio of the densities for a residual and a deviation of 0 and 1.
-// The number of `parameters` of a model reduces the degrees of freedom of residuals.
-struct NoiseConstants {
-  double min_sigma, max_sigma, peak, width, tail, min_share, max_share, sigma_step;
-  int dimensions, parameters;
-};
-
-struct Noise {
-  double sigma, share;
-};
-
 struct SearchConstants {
   double confidence, quality, subset_share, close, kept, ridge, tolerance, max_step, correlation;
-  i64 samples, min_samples, pools, subset, fitted, rounds, chosen, cells, steps, seed;
+  i64 samples, min_samples, pools, subset, fitted, rounds, chosen, level_steps, cells, steps, seed;
 };
 
 // Matched points x and y (count, 2) in normalized coordinates, whose residuals times `scale` are in pixels, the most
-// reliable first. `variances` (count,) of their positions are in square pixels. With frames, `local` (count, 2, 2) are
-// the affine maps from those of the first image to those of the second, and `reach` (count,) the distances within which
-// they hold.
+// reliable first. `variances` (count,) of their positions are in square pixels. Frames (count, 2, 3) are in pixels; the
+// affine map of a match holds up to `reach` times the size of its frame.
 struct MatchedPoints {
   const double *x, *y, *variances;
-  const double *local, *reach;  // or null
+  const double *first, *second;  // frames in both images, or null
   i64 count;
-  double scale;
+  double scale, reach;
 };
 
 // A model with its noise and the logarithm of its likelihood, relative to unrelated matches; 0 if there is none.
@@ -46,24 +30,15 @@ struct EstimatedModel {
   double likelihood;
 };
 
-class Likelihood {
- public:
-  explicit Likelihood(const NoiseConstants &constants);
-  const NoiseConstants &constants() const { return constants_; }
-  // Returns the highest likelihood of squared residuals (count,), among some values of the noise. Residuals are counted
-  // in bins of equal ratios.
-  double highest(const float *squares, i64 count, Noise &noise) const;
-  // Takes a step of expectation maximization and returns the likelihood before it. Residuals have the given variances,
-  // in addition to the noise, and factors by which matches count less. Writes the weights (count,) of a fit: for the
-  // share `mixed`, those of one normal distribution with the same variance.
-  double maximize(const double *squares, const double *variances, const double *factors, i64 count, double mixed,
-                  Noise &noise, double *weights) const;
+// The noise of a kind of model.
+struct NoiseModel {
+  NoiseConstants constants;
+  NoiseTable table;
+};
 
- private:
-  NoiseConstants constants_;
-  int first_bin_, bins_;
-  std::vector<Noise> noises_;
-  std::vector<float> table_;  // (noises, bins): logarithms of likelihoods
+// The affine map (2, 2) of a match, and the distance within which it holds in normalized coordinates.
+struct LocalMap {
+  double map[4], reach;
 };
 
 // Models of minimal samples, in the same coordinates; an essential matrix is that of the cameras.
@@ -72,17 +47,17 @@ class Solver {
   Solver(const MatchedPoints &matches, Kind kind, const Cameras *cameras);
   // Appends the models of some points or, in addition, their local maps; `best` is the best model so far, or null.
   void append(const i64 *sample, int size, bool by_frames, const Entries *best, std::vector<Entries> &models) const;
-  // Appends F = [e]x H, or the nearest E, of a plane H and two matches that are not in it: their lines through the points mapped by H
-  // intersect in e.
+  // Appends F = [e]x H, or the nearest E, of a plane H and two matches that are not in it: their lines through the
+  // points mapped by H intersect in e.
   void append_parallax(const i64 *sample, const Entries &plane, std::vector<Entries> &models) const;
-  Entries through(const Entries &plane, const std::array<double, 3> &epipole) const;
+  Entries through(const Entries &plane, const double *epipole) const;
 
  private:
   void append_plane(const i64 *sample, int size, bool by_frames, std::vector<Entries> &models) const;
-  void append_fundamental(const i64 *sample, int size, bool by_frames, std::vector<Entries> &models) const;
-  void append_essential(const i64 *sample, int size, bool by_frames, const Entries *best,
-                        std::vector<Entries> &models) const;
-  int write_epipolar_rows(const i64 *sample, int size, bool by_frames, int limit, double *rows) const;
+  void append_fundamental(Entries *rows, std::vector<Entries> &models) const;
+  void append_essential(Entries *rows, i64 first, const Entries *best, std::vector<Entries> &models) const;
+  LocalMap local_map(i64 match) const;
+  int write_epipolar_rows(const i64 *sample, int size, bool by_frames, int limit, Entries *rows) const;
 
   const MatchedPoints &matches_;
   Kind kind_;
@@ -92,11 +67,11 @@ class Solver {
 // Fits a model to some of the matches by Gauss-Newton steps.
 class Adjustment {
  public:
-  Adjustment(const MatchedPoints &matches, Kind kind, const Likelihood &likelihood, const SearchConstants &constants);
+  Adjustment(const MatchedPoints &matches, Kind kind, const NoiseConstants &noise, const SearchConstants &constants);
   void use(std::vector<i64> rows);
   // Takes a step after one of expectation maximization; returns whether another one is useful.
   bool move(Model &model, Noise &noise);
-  // Estimates the correlation of the residuals of neighboring matches: see caloric.matching.estimation.
+  // Estimates the correlation of the residuals of neighboring matches: see caloric.matching.adjustment.
   void decorrelate(const Model &model, const Noise &noise);
   // Returns the likelihood of a model and writes the noise after some steps of expectation maximization.
   double likelihood(const Model &model, int steps, Noise &noise);
@@ -104,16 +79,19 @@ class Adjustment {
   bool write_covariance(const Model &model, const Noise &noise, double *covariance);
 
  private:
-  void prepare(const Model &model);
-  int write_equations(const Model &model, double *hessian, double *gradient) const;
-  std::vector<double> densities(const Noise &noise, const std::vector<double> &z, double &correlation) const;
+  FitTask task_of(const Model &model) const;
+  int write_equations(const Model &model, const FitSums &sums, double *hessian, double *gradient) const;
+  Noise next_noise(const Noise &noise, const FitSums &sums) const;
+  void number_cells();
 
   const MatchedPoints &matches_;
   Kind kind_;
-  const Likelihood &likelihood_;
+  const NoiseConstants &noise_;
   const SearchConstants &constants_;
   std::vector<i64> rows_;
-  std::vector<double> squares_, variances_, weights_, factors_;
+  std::size_t stride_ = 0;
+  std::vector<double> values_, factors_, ones_;  // of the rows: see FitTask
+  std::vector<int> cells_;  // (GRIDS, rows), or empty
   double correlation_ = 0;
 };
 
@@ -124,10 +102,10 @@ struct EstimationTask {
   MatchedPoints matches;
   Kind kind;
   const Cameras *cameras;
-  NoiseConstants noise, plane;
+  NoiseModel noise, plane;
   SearchConstants search;
   int point_size, frame_size;
-  const double *start;
+  const Entries *start;
 };
 EstimatedModel estimate_model(const EstimationTask &task, double *covariance);
 

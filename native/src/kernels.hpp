@@ -7,9 +7,10 @@
 #include <new>
 #include <vector>
 
+#include "fits.hpp"
+
 namespace caloric {
 
-using i64 = std::int64_t;
 using u64 = std::uint64_t;
 
 // ---- Scale space
@@ -297,6 +298,10 @@ struct Kernels {
   Multiply *multiply;
   FindNearest *find_nearest;
   RefineMatches *refine_matches;
+  WriteSquares *write_squares;
+  FindNoise *find_noise;
+  SumFit *sum_fit;
+  WriteErrors *write_errors;
   i64 lanes;
 };
 
@@ -320,6 +325,10 @@ PackPanels pack_panels;
 Multiply multiply;
 FindNearest find_nearest;
 RefineMatches refine_matches;
+WriteSquares write_squares;
+FindNoise find_noise;
+SumFit sum_fit;
+WriteErrors write_errors;
 }  // namespace CALORIC_BUILD
 #endif
 

@@ -455,18 +455,28 @@ void refine_matches(const std::vector<Matrix> &first, const std::vector<Matrix> 
 using Points2 = In<double, nb::shape<-1, 2>>;
 using Matrix3 = In<double, nb::shape<3, 3>>;
 
-// Returns squared residuals (n,).
-auto square_residuals(Points2 x, Points2 y, Matrix3 matrix, bool planar) {
+// Returns Sampson's distances (n,) of matches x and y, or infinity.
+auto sampson_distances(Points2 x, Points2 y, Matrix3 matrix, bool planar) {
   require(x.shape(0) == y.shape(0), "y: expected as many points as in x");
   const i64 count = (i64)x.shape(0);
-  const double *p = x.data(), *q = y.data(), *m = matrix.data();
-  std::vector<double> squares(count);
+  const i64 stride = (count + DOUBLES - 1) / DOUBLES * DOUBLES;
+  std::vector<double> values(4 * stride);
+  for (i64 i = 0; i < 2 * count; ++i) {
+    values[i % 2 * stride + i / 2] = x.data()[i];
+    values[(2 + i % 2) * stride + i / 2] = y.data()[i];
+  }
+  FitTask task{planar, {}, values.data(), nullptr, count, stride, 1};
+  std::copy(matrix.data(), matrix.data() + ENTRIES, task.matrix.begin());
+  std::vector<double> errors(2 * count), distances(count);
   {
     nb::gil_scoped_release released;
-    for (i64 i = 0; i < count; ++i)
-      squares[i] = planar ? PlaneResidual(m, p + 2 * i, q + 2 * i).square() : LineResidual(m, p + 2 * i, q + 2 * i).square();
+    kernels().write_errors(task, errors.data());
+    for (i64 i = 0; i < count; ++i) {
+      distances[i] = std::hypot(errors[2 * i], errors[2 * i + 1]);
+      if (!std::isfinite(distances[i])) distances[i] = std::numeric_limits<double>::infinity();
+    }
   }
-  return to_array(std::move(squares), count);
+  return to_array(std::move(distances), count);
 }
 
 // Coordinates of points or frames.
@@ -488,12 +498,23 @@ NoiseConstants to_noise(const nb::dict &constants) {
       .read("tail", noise.tail)
       .read("min_share", noise.min_share)
       .read("max_share", noise.max_share)
-      .read("sigma_step", noise.sigma_step)
       .require_no_others();
   require(noise.min_sigma > 1e-9 && noise.max_sigma >= noise.min_sigma && noise.max_sigma < 1e9 &&
-              noise.sigma_step > 1.01 && noise.peak > 0,
+              noise.peak > 0,
           "noise: expected positive deviations in ascending order");
   return noise;
+}
+
+using Logarithms = In<float, nb::ndim<2>>;
+using NoiseTuple = std::tuple<nb::dict, int, In<double, nb::shape<-1, 2>>, Logarithms>;
+
+// Constants, the first bin, values of the noise (count, 2), and logarithms (bins, count).
+NoiseModel to_noise_model(const NoiseTuple &values) {
+  const auto &[constants, first_bin, noises, logarithms] = values;
+  const std::size_t bins = logarithms.shape(0), count = logarithms.shape(1);
+  require(noises.shape(0) == count && count % FLOATS == 0, "noise: expected as many values as columns");
+  require(bins > 1 && bins <= 512, "noise: expected 2 to 512 bins");
+  return {to_noise(constants), {logarithms.data(), (const Noise *)noises.data(), first_bin, (int)bins, (int)count}};
 }
 
 SearchConstants to_search(const nb::dict &constants) {
@@ -515,6 +536,7 @@ SearchConstants to_search(const nb::dict &constants) {
       .read("fitted", search.fitted)
       .read("rounds", search.rounds)
       .read("chosen", search.chosen)
+      .read("level_steps", search.level_steps)
       .read("cells", search.cells)
       .read("steps", search.steps)
       .read("seed", search.seed)
@@ -526,37 +548,41 @@ SearchConstants to_search(const nb::dict &constants) {
 
 // Writes the matrix of the most likely model and its covariance (9, 9); returns sigma, share and likelihood.
 std::tuple<double, double, double> estimate(
-    Points2 x, Points2 y, In<double, nb::ndim<1>> variances, std::optional<In<double, nb::shape<-1, 2, 2>>> local,
-    std::optional<In<double, nb::ndim<1>>> reach, double scale, int model,
-    std::optional<In<double, nb::shape<4, 3, 3>>> cameras, const nb::dict &noise, const nb::dict &plane,
+    Points2 x, Points2 y, In<double, nb::ndim<1>> variances, std::optional<Maps> first,
+    std::optional<Maps> second, double scale, double reach, int model,
+    std::optional<In<double, nb::shape<4, 3, 3>>> cameras, const NoiseTuple &noise, const NoiseTuple &plane,
     const nb::dict &search, std::pair<int, int> sizes, std::optional<Matrix3> start, Out<double, nb::shape<3, 3>> matrix,
     Out<double, nb::shape<9, 9>> covariance) {
   EstimationTask task{};
   const i64 count = (i64)x.shape(0);
   require(count > 0 && (i64)y.shape(0) == count && (i64)variances.shape(0) == count,
           "x, y, variances: expected one per match");
-  require(local.has_value() == reach.has_value(), "local, reach: expected both or none");
-  require(!local || ((i64)local->shape(0) == count && (i64)reach->shape(0) == count),
-          "local, reach: expected one per match");
+  require(first.has_value() == second.has_value(), "first, second: expected both or none");
+  require(!first || ((i64)first->shape(0) == count && (i64)second->shape(0) == count),
+          "first, second: expected one per match");
   require(model >= 0 && model <= 3 && (model == 3) == cameras.has_value(), "model, cameras: expected both for 3");
   require(sizes.first > 0 && sizes.first <= 8 && sizes.second > 0 && sizes.second <= 8, "sizes: expected 1 to 8");
   require_finite(x);
   require_finite(y);
-  task.matches = {x.data(), y.data(), variances.data(), local ? local->data() : nullptr,
-                  reach ? reach->data() : nullptr, count, scale};
+  task.matches = {x.data(), y.data(), variances.data(), first ? first->data() : nullptr,
+                  second ? second->data() : nullptr, count, scale, reach};
   Cameras calibrations{};
   if (cameras) {  // of both images, then their inverses
-    double *const parts[] = {calibrations.a, calibrations.b, calibrations.inverse_a, calibrations.inverse_b};
-    for (int i = 0; i < 4; ++i) std::copy(cameras->data() + 9 * i, cameras->data() + 9 * i + 9, parts[i]);
+    Entries *const parts[] = {&calibrations.a, &calibrations.b, &calibrations.inverse_a, &calibrations.inverse_b};
+    for (int i = 0; i < 4; ++i) std::copy(cameras->data() + 9 * i, cameras->data() + 9 * i + 9, parts[i]->begin());
     task.cameras = &calibrations;
   }
   task.kind = (Kind)model;
-  task.noise = to_noise(noise);
-  task.plane = to_noise(plane);
+  task.noise = to_noise_model(noise);
+  task.plane = to_noise_model(plane);
   task.search = to_search(search);
   task.point_size = sizes.first;
   task.frame_size = sizes.second;
-  task.start = start ? start->data() : nullptr;
+  Entries started{};
+  if (start) {
+    std::copy(start->data(), start->data() + ENTRIES, started.begin());
+    task.start = &started;
+  }
   double *m = matrix.data(), *c = covariance.data();
   nb::gil_scoped_release released;
   const EstimatedModel result = estimate_model(task, c);
@@ -729,9 +755,9 @@ NB_MODULE(caloric_native, m) {
   m.def("describe", &describe, nb::kw_only(), nb::arg("levels"), nb::arg("size"), nb::arg("maps"),
         nb::arg("level_indices"), nb::arg("offsets"), nb::arg("factors"), nb::arg("runs"), nb::arg("power"),
         nb::arg("table"), nb::arg("raw").noconvert());
-  m.def("square_residuals", &square_residuals, nb::arg("x"), nb::arg("y"), nb::arg("matrix"), nb::arg("planar"));
-  m.def("estimate", &estimate, nb::kw_only(), nb::arg("x"), nb::arg("y"), nb::arg("variances"), nb::arg("local").none(),
-        nb::arg("reach").none(), nb::arg("scale"), nb::arg("model"), nb::arg("cameras").none(), nb::arg("noise"),
+  m.def("sampson_distances", &sampson_distances, nb::arg("x"), nb::arg("y"), nb::arg("matrix"), nb::arg("planar"));
+  m.def("estimate", &estimate, nb::kw_only(), nb::arg("x"), nb::arg("y"), nb::arg("variances"), nb::arg("first").none(),
+        nb::arg("second").none(), nb::arg("scale"), nb::arg("reach"), nb::arg("model"), nb::arg("cameras").none(), nb::arg("noise"),
         nb::arg("plane"), nb::arg("search"), nb::arg("sizes"), nb::arg("start").none(), nb::arg("matrix").noconvert(),
         nb::arg("covariance").noconvert());
   nb::class_<PointGrid>(m, "PointGrid")

@@ -6,15 +6,16 @@ import pytest
 from caloric.matching import models
 from caloric.matching.adjustment import Adjustment
 from caloric.matching.likelihood import Likelihood, Limits, Noise
+from caloric.matching.models import Model
 
 
 def adjustment(p, q):
     units = models.Units.of(p, q)
     likelihood = Likelihood(Limits.of("homography", (800, 1000)))
     task = Adjustment(
-        units.of_points(p), units.of_points(q), np.zeros(len(p)), units.scale, True, likelihood
+        units.of_points(p), units.of_points(q), np.zeros(len(p)), units.scale, likelihood
     )
-    return task, models.in_normalized("homography", units.normalized("homography", np.eye(3)), None)
+    return task, Model.of("homography", units.normalized("homography", np.eye(3)), None)
 
 
 def test_independent_residuals_are_not_correlated():

@@ -230,15 +230,20 @@ def test_invalid_arguments_of_the_core_are_rejected(monkeypatch):
     estimation.estimate(matches)
     (known,) = calls
     core.estimate(**known)
+
+    def noise(changes):
+        constants, *table = known["noise"]
+        return (constants | changes, *table)
+
     for changes, message in (
         ({"variances": np.zeros(3)}, "one per match"),
-        ({"reach": None}, "expected both or none"),
+        ({"second": None}, "expected both or none"),
         ({"model": 4}, "model"),
         ({"model": 3}, "cameras"),
         ({"sizes": (0, 2)}, "sizes"),
         ({"x": np.full((30, 2), np.nan)}, "finite"),
-        ({"noise": known["noise"] | {"min_sigma": -1.0}}, "deviations"),
-        ({"noise": known["noise"] | {"other": 1.0}}, "'other' is unknown"),
+        ({"noise": noise({"min_sigma": -1.0})}, "deviations"),
+        ({"noise": noise({"other": 1.0})}, "'other' is unknown"),
         ({"search": known["search"] | {"pools": 0}}, "pools"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from caloric.matching.likelihood import Likelihood, Limits, Noise
+from caloric.matching.likelihood import Likelihood, Limits, Noise, NoiseTable
 
 SIZE = (800, 1000)
 
@@ -29,7 +29,7 @@ def test_the_noise_is_found_from_any_start(planar, sigma, share):
     tail = Limits.of("homography" if planar else "fundamental", SIZE).tail
     squares, limits = residuals(planar, sigma, share, np.random.default_rng(0), tail=tail)
     likelihood = Likelihood(limits)
-    highest, noise = likelihood.highest(squares.astype(np.float32))
+    highest, noise = NoiseTable.of(limits).find(squares.astype(np.float32))
     assert highest > 0
     assert sigma / 1.6 < noise.sigma < 1.6 * sigma
     for start in (0.5 * sigma, 2 * sigma):
@@ -55,7 +55,7 @@ def test_each_step_of_maximization_raises_the_likelihood(planar):
 def test_the_table_has_the_likelihood_of_its_noise():
     squares, limits = residuals(False, 0.3, 0.7, np.random.default_rng(2))
     likelihood = Likelihood(limits)
-    highest, noise = likelihood.highest(squares.astype(np.float32))
+    highest, noise = NoiseTable.of(limits).find(squares.astype(np.float32))
     exact, _, _ = likelihood.maximize(squares, np.zeros(len(squares)), noise)
     assert highest == pytest.approx(exact, rel=0.02)  # squares are in bins
 
@@ -79,7 +79,8 @@ def test_inliers_are_99_percent_of_the_correct_matches(planar):
 
 def test_unrelated_residuals_have_no_noise():
     squares = np.random.default_rng(4).uniform(0, 300, 500).astype(np.float32) ** 2
-    highest, _ = Likelihood(Limits.of("fundamental", SIZE)).highest(squares)
+    table = NoiseTable.of(Limits.of("fundamental", SIZE))
+    highest, _ = table.find(squares)
     assert highest < 10
     invalid = np.full(50, np.nan, np.float32)
-    assert Likelihood(Limits.of("fundamental", SIZE)).highest(invalid) == (0.0, None)
+    assert table.find(invalid) == (0.0, None)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from caloric.matching import models
+from caloric.matching.models import Model
 
 H = np.array([[1.1, 0.1, -30], [-0.05, 0.95, 20], [1e-4, -5e-5, 1]])
 RNG = np.random.default_rng(0)
@@ -47,37 +48,42 @@ def test_slopes_are_the_derivatives_of_residuals(model):
     units = models.Units.of(P, Q)
     known = None if model != "essential" else [units.unit @ K] * 2
     x, y = units.of_points(P), units.of_points(Q)
-    start = models.in_normalized(model, units.normalized(model, MATRICES[model]), known)
-
-    def fit(current):
-        kind = models.PlaneFit if models.is_planar(model) else models.LineFit
-        return kind.of(current.in_units(current.matrix), x, y)
-
-    changes = start.in_units(start.changes).reshape(-1, 9)
-    slopes = fit(start).slopes @ changes.T
+    start = Model.of(model, units.normalized(model, MATRICES[model]), known)
+    changes = start.of_residuals(start.changes).reshape(-1, 9)
+    fit = start.fit(x, y)
+    slopes = fit.slopes @ changes.T
     for parameter in range(len(changes)):
         step = np.zeros(len(changes))
         step[parameter] = 1e-6
-        changed = [fit(start.moved(sign * step)).residuals for sign in (1, -1)]
-        slope = (changed[0] - changed[1]) / 2e-6
-        # A homography is divided by its norm, which does not change residuals.
-        np.testing.assert_allclose(slopes[..., parameter], slope, atol=1e-6, rtol=1e-5)
+        both = [start.moved(sign * step) for sign in (1, -1)]
+        if models.is_planar(model):
+            change = models.mapped(x, both[0].matrix) - models.mapped(x, both[1].matrix)
+            # A multiple of the first coordinate is subtracted from the second one.
+            change[:, 1] += fit.slopes[:, 1, 0] / fit.slopes[:, 0, 0] * change[:, 0]
+        else:  # divided by the deviation, which changes too
+            fits = [each.fit(x, y) for each in both]
+            first, second = (each.residuals * np.sqrt(each.precisions) for each in fits)
+            change = (first - second) / np.sqrt(fit.precisions)
+        np.testing.assert_allclose(slopes[..., parameter], change / 2e-6, atol=1e-6, rtol=1e-5)
 
 
 def test_normal_equations_are_those_of_the_slopes():
-    units = models.Units.of(P, Q)
-    start = models.in_normalized("homography", units.normalized("homography", H), None)
-    fit = models.PlaneFit.of(start.matrix, units.of_points(P), units.of_points(Q))
-    weights = RNG.uniform(0, 1, len(P))
-    a, b, c = weights * fit.metric
-    metric = np.stack([np.stack([a, b], 1), np.stack([b, c], 1)], 1)
-    hessian, gradient = fit.equations(weights)
-    np.testing.assert_allclose(
-        hessian, np.einsum("mki,mkl,mlj->ij", fit.slopes, metric, fit.slopes), atol=1e-12
-    )
-    np.testing.assert_allclose(
-        gradient, np.einsum("mki,mkl,ml->i", fit.slopes, metric, fit.residuals), atol=1e-12
-    )
+    for planar in (True, False):
+        fit = models.fit(planar, H, P / 1000, Q / 1000)
+        weights = RNG.uniform(0, 1, len(P))
+        factors = weights[:, None] * fit.precisions
+        hessian, gradient = fit.equations(weights)
+        np.testing.assert_allclose(
+            hessian, np.einsum("mki,mk,mkj->ij", fit.slopes, factors, fit.slopes)
+        )
+        np.testing.assert_allclose(
+            gradient, np.einsum("mki,mk,mk->i", fit.slopes, factors, fit.residuals)
+        )
+
+
+def distances(matrix, p, q):
+    fit = models.fit(False, matrix, p, q)
+    return (fit.residuals * np.sqrt(fit.precisions))[:, 0]
 
 
 @pytest.mark.parametrize("model", MATRICES)
@@ -98,8 +104,7 @@ def test_expected_errors_are_those_of_disturbed_matrices(model):
             squares += (difference**2).sum(1)
         else:
             first, second = (
-                models.LineFit.of(models.in_pixels(m, cameras), *at).residuals
-                for m in (matrix, disturbed)
+                distances(models.in_pixels(m, cameras), *at) for m in (matrix, disturbed)
             )
             squares += (second - first) ** 2
     np.testing.assert_allclose(predicted, np.sqrt(squares / len(changes)), rtol=0.05)

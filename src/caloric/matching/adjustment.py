@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from caloric.matching.likelihood import Likelihood, Noise
-from caloric.matching.models import LineFit, Model, PlaneFit
+from caloric.matching.models import Fit, Model
 from caloric.types import FloatArray
 
 _CELLS = 10  # across the longer side of the matches, to count those around a match
 _MIN_VARIANCE = 1e-6  # square pixels, of matches that are exact
 _RIDGE = 1e-12  # share of the trace that is added to the Hessian
-_TOLERANCE = 3e-5  # largest change of a parameter in the last step
-_MAX_STEP = 0.1  # largest change of a parameter
+_TOLERANCE = 3e-5  # length of the last step
+_MAX_STEP = 0.1  # largest length
 # A share of ρ: with all of it, planes with little relief are more precise, and others less.
 _CORRELATION = 0.5
 
@@ -37,73 +37,46 @@ class Adjustment:
     y: FloatArray
     variances: FloatArray
     scale: float
-    planar: bool
     likelihood: Likelihood
     correlation: float = 0.0
     factors: FloatArray = field(default_factory=lambda: np.ones(1))
 
-    def _fit(self, model: Model) -> PlaneFit | LineFit:
-        kind = PlaneFit if self.planar else LineFit
-        return kind.of(model.in_units(model.matrix), self.x, self.y)
-
-    def _squares(self, fit: PlaneFit | LineFit) -> FloatArray:
-        return np.asarray(self.scale**2 * fit.squares)
+    def _fit(self, model: Model) -> tuple[Fit, FloatArray]:
+        """Return the residuals of a model, and their squares (m,) in square pixels."""
+        fit = model.fit(self.x, self.y)
+        return fit, self.scale**2 * fit.squares
 
     def moved(self, model: Model, noise: Noise) -> tuple[Model, Noise, bool]:
         """Return the model and the noise after a step, and whether another one is useful."""
-        hessian, gradient, noise = self._equations(model, noise)
+        fit, squares = self._fit(model)
+        _, noise, weights = self.likelihood.maximize(
+            squares, self.variances, noise, self.factors, self.correlation
+        )
+        hessian, gradient = _equations(model, fit, weights)
         try:
             step = np.asarray(-np.linalg.solve(hessian, gradient), np.float64)
         except np.linalg.LinAlgError:
             return model, noise, False
         if not np.isfinite(step).all():
             return model, noise, False
-        largest = float(np.abs(step).max())
-        step *= min(1.0, _MAX_STEP / max(largest, 1e-300))
-        return model.moved(step), noise, largest >= _TOLERANCE
-
-    def _equations(self, model: Model, noise: Noise) -> tuple[FloatArray, FloatArray, Noise]:
-        """Return the Hessian (n, n) and the gradient (n,) by the parameters, and the next noise.
-
-        Parameters that the matches do not determine get a small second derivative.
-        """
-        with np.errstate(all="ignore"):
-            fit = self._fit(model)
-            _, noise, weights = self.likelihood.maximize(
-                self._squares(fit), self.variances, noise, self.factors, self.correlation
-            )
-        hessian, gradient = self._sums(model, fit, weights)
-        return hessian, gradient, noise
-
-    def _sums(
-        self, model: Model, fit: PlaneFit | LineFit, weights: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        used = np.flatnonzero(weights > 0)
-        with np.errstate(all="ignore"):
-            entries, slopes = fit.selected(used).equations(weights[used])
-        changes = model.in_units(model.changes).reshape(-1, 9)
-        hessian = changes @ entries @ changes.T
-        hessian += _RIDGE * np.trace(hessian) * np.eye(len(changes))
-        return hessian, changes @ slopes
+        length = float(np.linalg.norm(step))
+        step *= min(1.0, _MAX_STEP / max(length, 1e-300))
+        return model.moved(step), noise, length >= _TOLERANCE
 
     def evaluated(self, model: Model, noise: Noise, steps: int) -> tuple[float, Noise]:
         """Return the likelihood of a model and the noise after some steps of maximization."""
-        with np.errstate(all="ignore"):
-            squares = self._squares(self._fit(model))
+        _, squares = self._fit(model)
         for _ in range(steps):
             _, noise, _ = self.likelihood.maximize(squares, self.variances, noise)
         return self.likelihood.maximize(squares, self.variances, noise)[0], noise
 
     def decorrelated(self, model: Model, noise: Noise) -> "Adjustment":
         """Return the same with the factors at the residuals of a model."""
-        with np.errstate(all="ignore"):
-            fit = self._fit(model)
-            squares = self._squares(fit)
+        fit, squares = self._fit(model)
         _, _, weights = self.likelihood.maximize(squares, self.variances, noise)
-        residuals = fit.residuals.reshape(len(weights), -1)
-        weighted = np.where(weights[:, None] > 0, residuals, 0) * self.scale
-        weighted = weighted * np.sqrt(weights)[:, None]
+        weighted = self.scale * fit.residuals * np.sqrt(weights[:, None] * fit.precisions)
         numbers = np.minimum(weights * (noise.sigma**2 + self.variances), 1.0)
+        weighted = np.where(weights[:, None] > 0, weighted, 0)
         around, correlation = _neighborhoods((self.x, self.y), numbers, weighted)
         correlation = _CORRELATION * min(max(correlation, 0.0), 1.0)
         factors = 1 / (1 + correlation * np.maximum(around - 1, 0.0))
@@ -115,27 +88,36 @@ class Adjustment:
         Each correct match has the variance of all: weights that depend on its residual would
         promise too much.
         """
-        with np.errstate(all="ignore"):
-            fit = self._fit(model)
-            squares = self._squares(fit)
+        fit, squares = self._fit(model)
         limits = self.likelihood.limits
-        probability = self.likelihood.probabilities(squares, self.variances, noise)
-        weights = self.factors * probability
+        weights = self.factors * self.likelihood.probabilities(squares, self.variances, noise)
         free = max(1 - limits.parameters / (limits.dimensions * len(squares)), 0.25)
         total = float(weights @ np.where(weights > 0, squares, 0))
         mean = total / (limits.dimensions * float(weights.sum()) * free + 1e-300)
-        weights = weights / max(mean, _MIN_VARIANCE)
-        hessian = self.scale**2 * self._sums(model, fit, weights)[0]
-        if not np.isfinite(hessian).all():
-            return None
-        changes = model.changes.reshape(-1, 9)
-        if len(changes) == 9:  # a homography is defined up to scale
+        hessian, _ = _equations(model, fit, weights)
+        if model.kind == "homography":  # defined up to scale
             flat = model.matrix.ravel()
-            hessian = hessian + np.trace(hessian) * np.outer(flat, flat)
+            hessian += np.trace(hessian) * np.outer(flat, flat)
+        hessian *= self.scale**2 / max(mean, _MIN_VARIANCE)
+        changes = model.changes.reshape(-1, 9)
         try:
-            return np.asarray(changes.T @ np.linalg.solve(hessian, changes))
+            covariance = np.asarray(changes.T @ np.linalg.solve(hessian, changes))
         except np.linalg.LinAlgError:
             return None
+        return covariance if np.isfinite(covariance).all() else None
+
+
+def _equations(model: Model, fit: Fit, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the Hessian (n, n) and the gradient (n,) by the parameters of a model.
+
+    Parameters that the matches do not determine get a small second derivative.
+    """
+    with np.errstate(all="ignore"):
+        entries, slopes = fit.equations(weights)
+    changes = model.of_residuals(model.changes).reshape(-1, 9)
+    hessian = changes @ entries @ changes.T
+    hessian += _RIDGE * np.trace(hessian) * np.eye(len(changes))
+    return hessian, changes @ slopes
 
 
 def _neighborhoods(

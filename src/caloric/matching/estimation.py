@@ -17,22 +17,21 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from caloric.frames import local_maps, sigmas
 from caloric.matching import adjustment, models
 from caloric.matching.adjustment import Adjustment
-from caloric.matching.likelihood import Likelihood, Limits, Noise
-from caloric.matching.models import LineFit, Model, PlaneFit, Units
+from caloric.matching.likelihood import Likelihood, Limits, Noise, NoiseTable
+from caloric.matching.models import Model, Units
 from caloric.matching.solvers import REACH, Solver
 from caloric.runtime import native
 from caloric.types import FloatArray, GeometryModel
 
-VERSION = 2  # incremented when results change, which invalidates stored geometries
+VERSION = 3  # incremented when results change, which invalidates stored geometries
 POINTS = {"homography": 4, "affine": 3, "fundamental": 7, "essential": 5}  # per sample
 _FRAMES = {"homography": 2, "affine": 1, "fundamental": 3, "essential": 3}
 _MIN_SAMPLES = {"homography": 40, "affine": 40, "fundamental": 100, "essential": 100}
 _PLANE: GeometryModel = "homography"  # helps to find epipolar geometries
 _LEVELS = (1.0, 0.4, 2.5)  # of noise, relative to that of the best sample
-_NOISE_STEPS = 2  # of expectation maximization, to compare these levels; one more at the end
+_NOISE_STEPS = 2  # of expectation maximization, to compare these levels
 _MAX_SAMPLE = 8
 # Share of the likelihood that the last steps have to keep: they fit a planar model to the whole
 # overlap, which may be less likely.
@@ -47,8 +46,8 @@ class SearchOptions:
     probability ``quality``, precise enough. ``pools`` of matches are halved in turn. Models whose
     likelihood of the first ``subset`` matches is below ``subset_share`` of the best are rejected.
     Matches are close to a model up to ``close`` σ; up to ``fitted`` of them are used to improve a
-    model, in at most ``rounds``. The levels of noise are compared with ``chosen`` matches, and all
-    matches fitted in ``steps``.
+    model, in at most ``rounds``. The levels of noise are compared after ``level_steps`` with
+    ``chosen`` matches, and all matches are fitted in ``steps``.
     """
 
     confidence: float = 0.9999
@@ -61,12 +60,15 @@ class SearchOptions:
     fitted: int = 300
     rounds: int = 4
     chosen: int = 600
+    level_steps: int = 4
     steps: int = 8
 
 
 DEFAULT = SearchOptions()
-RIVAL = SearchOptions(samples=100, steps=0)  # of a second model, which is only compared
-UNCHANGED = SearchOptions(steps=0)  # for a model that is not fitted
+RIVAL = SearchOptions(
+    samples=100, level_steps=0, steps=0
+)  # of a second model, which is only compared
+UNCHANGED = SearchOptions(level_steps=0, steps=0)  # for a model that is not fitted
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,17 +200,16 @@ def _by_core(
 ) -> Estimate | None:  # fmt: skip
     matrix, covariance = np.empty((3, 3)), np.empty((9, 9))
     limits, of_plane = _limits(matches, max_sigma)
-    local = reach = calibrations = None
+    first = second = calibrations = None
     if matches.frames is not None:
-        local = np.ascontiguousarray(local_maps(*matches.frames))
-        reach = np.ascontiguousarray(REACH / units.scale * sigmas(matches.frames[0]))
+        first, second = (np.ascontiguousarray(maps, np.float64) for maps in matches.frames)
     if matches.cameras is not None:
         both = [units.unit @ k for k in matches.cameras]
         calibrations = np.stack([*both, *(np.linalg.inv(k) for k in both)])
     sigma, share, likelihood = native.core().estimate(
         x=units.of_points(matches.p), y=units.of_points(matches.q), variances=_variances(matches),
-        local=local, reach=reach, scale=units.scale, model=list(POINTS).index(matches.model),
-        cameras=calibrations, noise=Likelihood(limits).arguments(),
+        first=first, second=second, scale=units.scale, reach=REACH,
+        model=list(POINTS).index(matches.model), cameras=calibrations, noise=Likelihood(limits).arguments(),
         plane=Likelihood(of_plane).arguments(),
         search=vars(options) | adjustment.constants() | {
             "seed": seed, "kept": _KEPT[matches.model],
@@ -362,20 +363,19 @@ class _Search:
 
     def _squares(self, matrix: FloatArray, rows: NDArray[np.intp]) -> NDArray[np.float32]:
         """Return squared residuals (k,) in pixels."""
-        model = self._started(matrix)
-        kind = PlaneFit if models.is_planar(self.model) else LineFit
         with np.errstate(all="ignore"):
-            fit = kind.of(model.in_units(model.matrix), self.x[rows], self.y[rows])
-            return np.asarray(self.scale**2 * fit.squares, np.float32)
+            squares = self._started(matrix).fit(self.x[rows], self.y[rows]).squares
+            return np.asarray(self.scale**2 * squares, np.float32)
 
     def _started(self, matrix: FloatArray) -> Model:
-        return models.in_normalized(self.model, matrix, self.cameras)
+        return Model.of(self.model, matrix, self.cameras)
 
     def highest(
         self, matrix: FloatArray, rows: NDArray[np.intp] | None = None
     ) -> tuple[float, Noise | None]:
         """Return the likelihood of a model with its most likely noise."""
-        return self.likelihood.highest(self._squares(matrix, self.order if rows is None else rows))
+        squares = self._squares(matrix, self.order if rows is None else rows)
+        return NoiseTable.of(self.likelihood.limits).find(squares)
 
     def close_to(self, best: _Candidate) -> NDArray[np.bool_]:
         """Return which matches are close to a model (m,)."""
@@ -400,42 +400,41 @@ class _Search:
 
     def _adjustment(self, rows: NDArray[np.intp]) -> Adjustment:
         return Adjustment(
-            self.x[rows], self.y[rows], self.variances[rows], self.scale,
-            models.is_planar(self.model), self.likelihood,
-        )  # fmt: skip
+            self.x[rows], self.y[rows], self.variances[rows], self.scale, self.likelihood
+        )
 
     def finish(self, start: _Candidate) -> Estimate:
         """Fit a model to all matches, from the most likely of several noise levels."""
-        task = self._adjustment(self.order[: self.options.chosen])
-        model = self._started(start.matrix)
-        likelihood, noise = task.evaluated(model, start.noise, _NOISE_STEPS)
-        fits = [self._from_level(task, start, level) for level in _LEVELS]
-        before, noise, _ = max([(model, noise, likelihood), *fits], key=lambda fit: fit[2])
-        task, model = self._adjustment(self.order), before
-        likelihood, known = task.evaluated(before, noise, _NOISE_STEPS)
+        task, limits = self._adjustment(self.order[: self.options.chosen]), self.likelihood.limits
+        best = self._evaluated(task, start)
+        for level in _LEVELS:
+            sigma = min(max(level * start.noise.sigma, limits.min_sigma), limits.max_sigma)
+            model, noise = self._started(start.matrix), replace(start.noise, sigma=sigma)
+            for _ in range(self.options.level_steps):
+                model, noise, goes_on = task.moved(model, noise)
+                if not goes_on:
+                    break
+            fitted = self._evaluated(task, _Candidate(model.matrix, noise, 0.0))
+            best = fitted if fitted.likelihood > best.likelihood else best
+        task, noise, model = self._adjustment(self.order), best.noise, self._started(best.matrix)
+        best = self._evaluated(task, best)
         for _ in range(self.options.steps):
             task = task.decorrelated(model, noise)
             model, noise, goes_on = task.moved(model, noise)
             if not goes_on:
                 break
-        if task.evaluated(model, noise, _NOISE_STEPS)[0] < _KEPT[self.model] * likelihood:
-            model, noise = before, known
-        covariance = task.covariance(model, noise)
-        likelihood, noise = task.evaluated(model, noise, _NOISE_STEPS + 1)
-        return Estimate(model.matrix, noise, likelihood, covariance)
+        fitted = self._evaluated(task, _Candidate(model.matrix, noise, 0.0))
+        if fitted.likelihood >= _KEPT[self.model] * best.likelihood:
+            best = fitted
+        else:
+            noise = best.noise
+        covariance = task.covariance(self._started(best.matrix), noise)
+        return Estimate(best.matrix, best.noise, best.likelihood, covariance)
 
-    def _from_level(
-        self, task: Adjustment, start: _Candidate, level: float
-    ) -> tuple[Model, Noise, float]:
-        limits, model = self.likelihood.limits, self._started(start.matrix)
-        sigma = min(max(level * start.noise.sigma, limits.min_sigma), limits.max_sigma)
-        noise = replace(start.noise, sigma=sigma)
-        for _ in range(self.options.steps):
-            model, noise, goes_on = task.moved(model, noise)
-            if not goes_on:
-                break
-        likelihood, noise = task.evaluated(model, noise, _NOISE_STEPS)
-        return model, noise, likelihood
+    def _evaluated(self, task: Adjustment, model: _Candidate) -> _Candidate:
+        """Return a model with its noise after some steps of maximization, and its likelihood."""
+        likelihood, noise = task.evaluated(self._started(model.matrix), model.noise, _NOISE_STEPS)
+        return _Candidate(model.matrix, noise, likelihood)
 
 
 _SHUFFLE = 1 << 30  # the first random number for the order of matches

@@ -10,12 +10,12 @@ is
 with the share γ of correct matches, the share τ of the tail, the factor w of its deviation, and the
 ratio p of the densities of both kinds. k is 1 for distances from epipolar lines and 2 for those of
 points. Of many models, the most likely noise of each is looked up in a table
-(:meth:`Likelihood.highest`). The noise of the best is improved by expectation maximization.
+(:class:`NoiseTable`). The noise of the best is improved by expectation maximization.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
-from math import hypot, pi, sqrt
+from functools import lru_cache
+from math import ceil, hypot, log, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,8 @@ from caloric.types import FloatArray, GeometryModel
 QUANTILES, _QUANTILES_90 = {1: 2.576, 2: 3.035}, {1: 1.645, 2: 2.146}
 _PARAMETERS = {"homography": 8, "affine": 6, "fundamental": 7, "essential": 5}
 _SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95)
+_SIGMA_STEP = 1.5  # ratio of deviations in a table
+_LANES = 16  # of the compiled core
 MIN_SIGMA = 0.05  # pixels: images and refinement are not more precise
 # Shares of the diagonal of an image: the largest deviation from epipolar lines and from planes,
 # which may have relief, and the largest distance of an inlier.
@@ -50,8 +52,7 @@ class Limits:
 
     ``peak`` is the ratio of densities p, ``width`` the factor w of the deviation of the tail,
     ``tail`` its share, and ``max_distance`` the largest Sampson distance of an inlier. The
-    ``parameters`` of the model reduce the degrees of freedom of residuals. Deviations in the table
-    differ by the factor ``sigma_step``.
+    ``parameters`` of the model reduce the degrees of freedom of residuals.
     """
 
     min_sigma: float
@@ -64,7 +65,6 @@ class Limits:
     max_distance: float
     min_share: float = 0.005
     max_share: float = 0.995
-    sigma_step: float = 1.5
 
     @classmethod
     def of(
@@ -83,49 +83,65 @@ class Limits:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class NoiseTable:
+    """Logarithms (bins, k) of the likelihood of squared residuals, for ``noises`` (k, 2).
+
+    The noises are values of σ and γ. Bins are half octaves from the bin ``first`` on; the last one
+    contains infinite and undefined squares.
+    """
+
+    noises: FloatArray
+    logarithms: NDArray[np.float32]
+    first: int
+
+    @classmethod
+    @lru_cache(64)
+    def of(cls, limits: Limits) -> "NoiseTable":
+        """Return the table for the limits of the noise."""
+        c = limits
+        first = int(_bin_of((c.min_sigma / 4) ** 2))
+        bins = int(_bin_of((6 * c.max_sigma) ** 2)) - first + 2
+        edges = (np.arange(first, first + bins + 1, dtype=np.int32) << 22).view(np.float32)
+        middles = (edges[:-1].astype(np.float64) + edges[1:]) / 2
+        middles[0] = 0.0
+        number = max(ceil(log(c.max_sigma / c.min_sigma) / log(_SIGMA_STEP) - 1e-9), 0) + 1
+        sigmas = np.minimum(c.min_sigma * _SIGMA_STEP ** np.arange(number), c.max_sigma)
+        ratios = Likelihood(c).ratios(middles[:, None], sigmas**2)[:, :, None]
+        ratios[-1] = 0.0
+        shares = np.array(_SHARES)
+        logarithms = np.log(1 - shares + shares * ratios).reshape(bins, -1)
+        noises = np.stack(np.broadcast_arrays(sigmas[:, None], shares), -1).reshape(-1, 2)
+        padding = ((0, -len(noises) % _LANES), (0, 0))  # of the compiled core, by the last noise
+        logarithms = np.pad(logarithms.T, padding, "edge").T.astype(np.float32)
+        return cls(np.pad(noises, padding, "edge"), np.ascontiguousarray(logarithms), first)
+
+    def find(self, squares: NDArray[np.float32]) -> tuple[float, Noise | None]:
+        """Return the highest likelihood of squared residuals (m,), and its noise if it is > 0."""
+        last = len(self.logarithms) - 1
+        valid = squares >= 0  # not infinite or undefined
+        bins = np.where(valid, _bin_of(np.where(valid, squares, 0)) - self.first, last)
+        counts = np.bincount(bins.clip(0, last), minlength=last + 1).astype(np.float32)
+        likelihoods = counts @ self.logarithms
+        best = int(np.argmax(likelihoods))
+        if not likelihoods[best] > 0:
+            return 0.0, None
+        return float(likelihoods[best]), Noise(*self.noises[best].tolist())
+
+
 @dataclass(frozen=True)
 class Likelihood:
     """The likelihood of squared residuals (m,) in square pixels."""
 
     limits: Limits
 
-    @cached_property
-    def _table(self) -> tuple[list[Noise], NDArray[np.float32], int]:
-        """Values of the noise (k,), logarithms of likelihoods (k, bins), and the first bin."""
-        c = self.limits
-        first = int(_bin_of(np.float32((c.min_sigma / 4) ** 2)))
-        bins = int(_bin_of(np.float32((6 * c.max_sigma) ** 2))) - first + 2
-        edges = (np.arange(first, first + bins + 1, dtype=np.int32) << 22).view(np.float32)
-        middles = (edges[:-1].astype(np.float64) + edges[1:]) / 2
-        middles[0] = 0.0
-        noises, rows, next_sigma = [], [], c.min_sigma
-        while True:
-            sigma = min(next_sigma, c.max_sigma)
-            squares = middles / sigma**2
-            ratios = c.peak / sigma**c.dimensions * self._shape(squares)
-            ratios[-1] = 0.0
-            noises += [Noise(sigma, share) for share in _SHARES]
-            rows += [np.log(1 - share + share * ratios) for share in _SHARES]
-            if next_sigma >= c.max_sigma:
-                return noises, np.array(rows, np.float32), first
-            next_sigma *= c.sigma_step
-
-    def _shape(self, squares: FloatArray) -> FloatArray:
-        """Return the density of residuals with a variance of 1, relative to a narrow one at 0."""
-        width, k, tail = self.limits.width, self.limits.dimensions, self.limits.tail
-        wide = tail / width**k * np.exp(-squares / (2 * width**2))
-        return np.asarray((1 - tail) * np.exp(-squares / 2) + wide)
-
-    def highest(self, squares: NDArray[np.float32]) -> tuple[float, Noise | None]:
-        """Return the highest likelihood for some values of the noise, and this noise."""
-        noises, table, first = self._table
-        last = table.shape[1] - 1
-        valid = squares >= 0  # not infinite or undefined
-        bins = np.where(valid, _bin_of(np.where(valid, squares, 0)) - first, last).clip(0, last)
-        likelihoods = table @ np.bincount(bins, minlength=last + 1).astype(np.float32)
-        best = int(np.argmax(likelihoods))
-        highest = float(likelihoods[best])
-        return (highest, noises[best]) if highest > 0 else (0.0, None)
+    def ratios(self, squares: FloatArray, variances: FloatArray | float) -> FloatArray:
+        """Return the densities of correct residuals with variances, relative to unrelated ones."""
+        c, k = self.limits, self.limits.dimensions
+        relative = squares / variances
+        wide = c.tail / c.width**k * np.exp(relative * (-0.5 / c.width**2))
+        shape = (1 - c.tail) * np.exp(relative * -0.5) + wide
+        return np.asarray(c.peak / variances ** (k / 2) * shape)
 
     def maximize(
         self,
@@ -143,7 +159,7 @@ class Likelihood:
         """
         c, k = self.limits, self.limits.dimensions
         total = noise.sigma**2 + variances
-        relative = np.where(squares < 1e300, squares / total, 1e300)
+        relative = np.where(squares < 1e100, squares, 1e100) / total
         peak = c.peak / total ** (k / 2)
         narrow = noise.share * (1 - c.tail) * peak * np.exp(-relative / 2)
         wide = noise.share * c.tail / c.width**k * peak * np.exp(-relative / (2 * c.width**2))
@@ -166,9 +182,8 @@ class Likelihood:
         self, squares: FloatArray, variances: FloatArray | float, noise: Noise
     ) -> FloatArray:
         """Return the probability (m,) that each match is correct."""
-        c, total = self.limits, noise.sigma**2 + variances
-        shape = self._shape(np.where(np.isfinite(squares), squares, 1e300) / total)
-        odds = noise.share * c.peak / total ** (c.dimensions / 2) * shape
+        squares = np.where(np.isfinite(squares), squares, 1e100)
+        odds = noise.share * self.ratios(squares, noise.sigma**2 + variances)
         return np.asarray(odds / (1 - noise.share + odds))
 
     def spread(self, squares: FloatArray, noise: Noise) -> tuple[float, float]:
@@ -188,9 +203,11 @@ class Likelihood:
         likely = self.probabilities(distances**2, 0.0, noise) >= 0.5
         return sigma, float(distances[likely].max(initial=distances[1]))
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the constants for the compiled core."""
-        return {k: v for k, v in vars(self.limits).items() if k != "max_distance"}
+    def arguments(self) -> tuple[dict[str, Any], int, FloatArray, NDArray[np.float32]]:
+        """Return the constants and the table for the compiled core."""
+        constants = {k: v for k, v in vars(self.limits).items() if k != "max_distance"}
+        table = NoiseTable.of(self.limits)
+        return constants, table.first, table.noises, table.logarithms
 
 
 def _bin_of(squares: Any) -> Any:

@@ -1,9 +1,8 @@
 """Models of two-view geometry: their parameters, residuals and derivatives."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,9 +13,6 @@ _GENERATORS = np.array(  # of rotations about x, y and z
     [[[0, 0, 0], [0, 0, -1], [0, 1, 0]], [[0, 0, 1], [0, 0, 0], [-1, 0, 0]],
      [[0, -1, 0], [1, 0, 0], [0, 0, 0]]], np.float64,
 )  # fmt: skip
-
-
-_QUARTER_TURN = np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 1]])
 
 
 def is_planar(model: GeometryModel) -> bool:
@@ -61,130 +57,82 @@ def overlap(matrix: FloatArray, boxes: tuple[Box, Box], count: int) -> FloatArra
 
 
 @dataclass(frozen=True, eq=False)
-class LineFit:
-    """Sampson's distances (m,) of matches x and y (m, 3), in homogeneous coordinates.
+class Fit:
+    """Independent residuals (m, d) of matches, and their derivatives (m, d, 9) by the matrix.
 
-    ``normals`` (m, 3) are those of the epipolar lines in both images, with a third entry of 0, and
-    ``length`` (m,) is the root of the sum of their squares.
+    ``precisions`` (m, d) are the inverses of their variances, for unit variances of all positions.
+    d is 2 for planar models and 1 for others. The sum of the squares times the precisions is the
+    square of Sampson's distance, which does not depend on the order of the images.
     """
 
     residuals: FloatArray
-    x: FloatArray
-    y: FloatArray
-    normals: tuple[FloatArray, FloatArray]
-    length: FloatArray
-
-    @classmethod
-    def of(cls, matrix: FloatArray, x: FloatArray, y: FloatArray) -> "LineFit":
-        """Return the distances of matches x and y (m, 2) from F = ``matrix`` (3, 3)."""
-        x, y = homogeneous(x), homogeneous(y)
-        line_b, line_a = x @ matrix.T, y @ matrix
-        normal_b, normal_a = (np.concatenate([v[:, :2], 0 * x[:, 2:]], 1) for v in (line_b, line_a))
-        square = (normal_b**2).sum(1) + (normal_a**2).sum(1)
-        length = np.sqrt(np.maximum(square, 1e-300))
-        return cls((y * line_b).sum(1) / length, x, y, (normal_a, normal_b), length)
-
-    @property
-    def slopes(self) -> FloatArray:
-        """The derivatives (m, 9) of the distances by the entries of F."""
-        x, y, (normal_a, normal_b) = self.x, self.y, self.normals
-        along = normal_b[:, :, None] * x[:, None] + y[:, :, None] * normal_a[:, None]
-        relative = (self.residuals / self.length)[:, None, None]
-        products = y[:, :, None] * x[:, None] - relative * along
-        return np.asarray(products.reshape(-1, 9) / self.length[:, None])
-
-    @property
-    def squares(self) -> FloatArray:
-        """The squares (m,) of the residuals."""
-        return self.residuals**2
-
-    def selected(self, rows: NDArray[np.intp]) -> "LineFit":
-        """Return the same for some of the matches."""
-        a, b = self.normals
-        return LineFit(
-            self.residuals[rows], self.x[rows], self.y[rows], (a[rows], b[rows]), self.length[rows]
-        )
-
-    def equations(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the normal equations of weighted matches: Hessian (9, 9) and gradient (9,)."""
-        slopes = self.slopes
-        weighted = slopes.T * weights
-        return weighted @ slopes, weighted @ self.residuals
-
-
-@dataclass(frozen=True, eq=False)
-class PlaneFit:
-    """Residuals (m, 2) of points ``mapped`` (m, 2) by a homography or an affine map.
-
-    ``ratio`` (m, 3) are the points before, divided by their depth after the homography. ``metric``
-    (3, m) are the entries xx, xy and yy of the metric of residuals.
-    """
-
-    residuals: FloatArray
-    mapped: FloatArray
-    ratio: FloatArray
-    metric: FloatArray
-
-    @classmethod
-    def of(cls, matrix: FloatArray, x: FloatArray, y: FloatArray) -> "PlaneFit":
-        """Return the residuals of a homography (3, 3) at matches x and y (m, 2)."""
-        x = homogeneous(x)
-        z = x @ matrix.T
-        depth = np.where(np.abs(z[:, 2:]) > 1e-12, z[:, 2:], 1e-12)
-        mapped = z[:, :2] / depth
-        slopes = (matrix[:2, :2] - mapped[:, :, None] * matrix[2, :2]) / depth[:, :, None]
-        return cls(mapped - y, mapped, x / depth, _metric(slopes))
+    precisions: FloatArray
+    slopes: FloatArray
 
     @property
     def squares(self) -> FloatArray:
         """The squares (m,) of Sampson's distances."""
-        (u, v), (a, b, c) = self.residuals.T, self.metric
-        squares: FloatArray = a * u * u + 2 * b * u * v + c * v * v
-        return squares
-
-    def selected(self, rows: NDArray[np.intp]) -> "PlaneFit":
-        """Return the same for some of the matches."""
-        return PlaneFit(
-            self.residuals[rows], self.mapped[rows], self.ratio[rows], self.metric[:, rows]
-        )
-
-    @property
-    def slopes(self) -> FloatArray:
-        """The derivatives (m, 2, 9) of the residuals by the entries of the homography."""
-        slopes = np.zeros((len(self.ratio), 2, 9))
-        slopes[:, 0, :3] = slopes[:, 1, 3:6] = self.ratio
-        slopes[:, :, 6:] = -self.mapped[:, :, None] * self.ratio[:, None]
-        return slopes
+        return np.asarray((self.precisions * self.residuals**2).sum(1))
 
     def equations(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the normal equations of weighted matches: Hessian (9, 9) and gradient (9,)."""
-        (u, v), (ru, rv), (a, b, c) = self.mapped.T, self.residuals.T, weights * self.metric
-        au, bv = a * u + b * v, b * u + c * v
-        hessian = np.empty((3, 3, 3, 3))
-        for i, j, factors in (
-            (0, 0, a), (0, 1, b), (1, 1, c), (0, 2, -au), (1, 2, -bv), (2, 2, au * u + bv * v),
-        ):  # fmt: skip
-            hessian[i, :, j] = hessian[j, :, i] = (self.ratio.T * factors) @ self.ratio
-        gu, gv = a * ru + b * rv, b * ru + c * rv
-        gradient = np.stack([gu, gv, -u * gu - v * gv]) @ self.ratio
-        return hessian.reshape(9, 9), gradient.ravel()
+        used = np.flatnonzero(weights > 0)
+        slopes = self.slopes[used].reshape(-1, 9)
+        weighted = slopes.T * (weights[used, None] * self.precisions[used]).ravel()
+        return weighted @ slopes, weighted @ self.residuals[used].ravel()
 
 
-def _metric(slopes: FloatArray) -> FloatArray:
-    """Return the metric (3, m) of residuals in the second image, for a map's slopes (m, 2, 2).
+def fit(planar: bool, matrix: FloatArray, x: FloatArray, y: FloatArray) -> Fit:
+    """Return the residuals of a homography or a fundamental matrix at matches x and y (m, 2)."""
+    return (_plane_fit if planar else _line_fit)(matrix, homogeneous(x), homogeneous(y))
 
-    Errors of equal size in both images, with unit covariances, give residuals with the covariance
-    I + J Jᵀ (Sampson's approximation). Its inverse measures residuals in the same way if the images
-    are exchanged.
+
+def _line_fit(matrix: FloatArray, x: FloatArray, y: FloatArray) -> Fit:
+    """Return the epipolar constraints of matches; their derivatives by positions are normals."""
+    x, y = x.T, y.T  # faster along rows
+    line_b, line_a = matrix @ x, matrix.T @ y
+    constraints = (y * line_b).sum(0)
+    line_b[2] = line_a[2] = 0
+    precisions = 1 / np.maximum((line_a**2 + line_b**2).sum(0), 1e-30)
+    relative = constraints * precisions
+    slopes = (y - relative * line_b)[:, None] * x - y[:, None] * (relative * line_a)
+    return Fit(constraints[:, None], precisions[:, None], slopes.reshape(9, -1).T[:, None])
+
+
+def _plane_fit(matrix: FloatArray, x: FloatArray, y: FloatArray) -> Fit:
+    """Return the differences of mapped points from y, in coordinates that are independent.
+
+    Errors of equal size in both images give differences with the covariance I + J Jᵀ for the
+    derivative J of the map.
     """
-    xx, xy, yx, yy = slopes.reshape(-1, 4).T
-    a, b, c = 1 + xx * xx + xy * xy, xx * yx + xy * yy, 1 + yx * yx + yy * yy
-    return np.asarray(np.stack([c, -b, a]) / (a * c - b * b))
+    points, slopes, (xx, xy, yx, yy) = _mapped_with_slopes(matrix, x)
+    first, covariance = 1 + xx * xx + xy * xy, xx * yx + xy * yy
+    slope = covariance / first
+    second = 1 + yx * yx + yy * yy - slope * covariance
+    residuals = points - y[:, :2]
+    residuals[:, 1] -= slope * residuals[:, 0]
+    slopes[:, 1] -= slope[:, None] * slopes[:, 0]
+    return Fit(residuals, 1 / np.stack([first, second], 1), slopes)
+
+
+def _mapped_with_slopes(
+    matrix: FloatArray, x: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return mapped points (m, 2), and derivatives by the matrix (m, 2, 9) and position (4, m)."""
+    z = x @ matrix.T
+    depth = np.where(np.abs(z[:, 2:]) > 1e-12, z[:, 2:], 1e-12)
+    points, ratio, slopes = z[:, :2] / depth, x / depth, np.zeros((len(x), 2, 9))
+    slopes[:, 0, :3] = slopes[:, 1, 3:6] = ratio
+    slopes[:, :, 6:] = -points[:, :, None] * ratio[:, None]
+    by_position = (matrix[:2, :2] - points[:, :, None] * matrix[2, :2]) / depth[:, :, None]
+    return points, slopes, by_position.reshape(-1, 4).T
 
 
 def homogeneous(points: FloatArray) -> FloatArray:
     """Return points (m, 2) with a third coordinate of 1."""
-    return np.concatenate([points, np.ones_like(points[:, :1])], 1)
+    result = np.ones((len(points), 3))
+    result[:, :2] = points
+    return result
 
 
 def cross(t: FloatArray) -> FloatArray:
@@ -193,121 +141,75 @@ def cross(t: FloatArray) -> FloatArray:
 
 
 def _rotation(w: FloatArray) -> FloatArray:
-    return np.asarray(cv2.Rodrigues(w)[0], np.float64)
+    """Return a rotation by about the vector w (3,) of axis and angle: Cayley's formula."""
+    half = cross(w / 2)
+    return np.asarray(np.eye(3) + 2 / (1 + w @ w / 4) * (half + half @ half))
 
 
-class _InUnits:
-    """A model whose residuals use its matrix directly."""
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model with its parameters.
 
-    def in_units(self, matrices: FloatArray) -> FloatArray:
-        """Return the matrices (..., 3, 3) of the residuals, in normalized coordinates."""
-        return matrices
+    They are the nine entries of the ``middle`` matrix of a homography, which is defined up to
+    scale, and the first six of an affine map. For F = U diag(1, s, 0) Vᵀ they are rotations of U
+    and V, and s. For an essential matrix s is 1, and U and V rotate about z by the same angle.
+    ``inverses`` are those of the cameras (3, 3), to which normalized coordinates refer.
+    """
 
+    kind: GeometryModel
+    middle: FloatArray
+    u: FloatArray
+    vt: FloatArray
+    inverses: tuple[FloatArray, ...]
 
-class _Plane(_InUnits):
-    """A homography, parametrized by its nine entries; it is defined up to scale."""
-
-    changes = np.eye(9).reshape(9, 3, 3)  # derivatives of the matrix by the parameters
-
-    def __init__(self, matrix: FloatArray) -> None:
-        self.matrix = matrix / np.linalg.norm(matrix)
-
-    def moved(self, step: FloatArray) -> "_Plane":
-        return _Plane(self.matrix + step.reshape(3, 3))
-
-
-class _Affine(_InUnits):
-    """An affine map: a homography whose last row stays 0, 0, 1."""
-
-    changes = np.eye(9).reshape(9, 3, 3)[:6]
-
-    def __init__(self, matrix: FloatArray) -> None:
-        self.matrix = matrix
-
-    def moved(self, step: FloatArray) -> "_Affine":
-        return _Affine(np.concatenate([self.matrix[:2] + step.reshape(2, 3), self.matrix[2:]]))
-
-
-class _Fundamental(_InUnits):
-    """F = U diag(1, s, 0) Vᵀ, parametrized by rotations of U and V, and s."""
-
-    def __init__(self, matrix: FloatArray) -> None:
-        self.u, values, self.vt = np.linalg.svd(matrix)
-        self.s = values[1] / values[0] if values[0] > 0 else 0.0
+    @classmethod
+    def of(
+        cls, kind: GeometryModel, matrix: FloatArray, cameras: Sequence[FloatArray] | None
+    ) -> "Model":
+        """Return the model with a matrix in normalized coordinates, or the nearest one."""
+        inverses = () if cameras is None else tuple(np.linalg.inv(k) for k in cameras)
+        if is_planar(kind):
+            norm = np.linalg.norm(matrix) if kind == "homography" else 1.0
+            return cls(kind, matrix / norm, np.eye(3), np.eye(3), inverses)
+        u, (first, second, _), vt = np.linalg.svd(matrix)
+        s = 1.0 if kind == "essential" else second / first if first > 0 else 0.0
+        return cls(kind, np.diag([1.0, s, 0.0]), u, vt, inverses)
 
     @property
     def matrix(self) -> FloatArray:
-        return np.asarray(self.u * (1.0, self.s, 0.0) @ self.vt)
+        """The matrix (3, 3) of the model."""
+        return self.u @ self.middle @ self.vt
 
     @property
     def changes(self) -> FloatArray:
-        middle = np.diag([1.0, self.s, 0.0])
-        left = self.u @ _GENERATORS @ middle @ self.vt
-        right = -self.u @ middle @ _GENERATORS @ self.vt
-        return np.concatenate([left, right, (self.u[:, 1:2] @ self.vt[1:2])[None]])
+        """The derivatives (n, 3, 3) of the matrix by the parameters."""
+        unit = np.eye(9).reshape(9, 3, 3)
+        if is_planar(self.kind):
+            return unit if self.kind == "homography" else unit[:6]
+        left, right = _GENERATORS @ self.middle, -self.middle @ _GENERATORS
+        changes = np.concatenate([left, right, unit[4:5]])
+        return self.u @ changes[: 5 if self.kind == "essential" else 7] @ self.vt
 
-    def moved(self, step: FloatArray) -> "_Fundamental":
-        new = _Fundamental.__new__(_Fundamental)
-        new.u = self.u @ _rotation(step[:3])
-        new.vt = _rotation(step[3:6]).T @ self.vt
-        new.s = self.s + float(step[6])
-        return new
-
-
-class _Essential:
-    """E = [t]× R, parametrized by a rotation of R and two changes of the unit vector t."""
-
-    def __init__(self, matrix: FloatArray, cameras: Sequence[FloatArray]) -> None:
-        u, _, vt = np.linalg.svd(matrix)
-        # Two rotations are possible, which give the same matrix.
-        both = (u @ _QUARTER_TURN @ vt, u @ _QUARTER_TURN.T @ vt)
-        proper = [np.asarray(np.linalg.det(rotation) * rotation) for rotation in both]
-        self.rotation: FloatArray = max(proper, key=np.trace)
-        self.translation = u[:, 2]
-        self.inverses = tuple(np.linalg.inv(k) for k in cameras)
-
-    @property
-    def matrix(self) -> FloatArray:
-        return cross(self.translation) @ self.rotation
-
-    @property
-    def across(self) -> FloatArray:
-        """Two unit vectors (2, 3) orthogonal to the translation."""
-        return np.asarray(np.linalg.svd(self.translation[None])[2][1:])
-
-    @property
-    def changes(self) -> FloatArray:
-        rotations = cross(self.translation) @ _GENERATORS @ self.rotation
-        translations = np.tensordot(self.across, _GENERATORS, 1) @ self.rotation
-        return np.concatenate([rotations, translations])
-
-    def in_units(self, matrices: FloatArray) -> FloatArray:
-        """Return the matrices (..., 3, 3) of the residuals, in normalized coordinates."""
+    def of_residuals(self, matrices: FloatArray) -> FloatArray:
+        """Return the matrices (..., 3, 3) of residuals, for that of the model or derivatives."""
+        if self.kind != "essential":
+            return matrices
         first, second = self.inverses
         return np.asarray(second.T @ matrices @ first)
 
-    def moved(self, step: FloatArray) -> "_Essential":
-        new = _Essential.__new__(_Essential)
-        new.rotation = _rotation(step[:3]) @ self.rotation
-        translation = self.translation + step[3:] @ self.across
-        new.translation = translation / np.linalg.norm(translation)
-        new.inverses = self.inverses
-        return new
+    def fit(self, x: FloatArray, y: FloatArray) -> Fit:
+        """Return the residuals of matches x and y (m, 2) in normalized coordinates."""
+        with np.errstate(all="ignore"):
+            return fit(is_planar(self.kind), self.of_residuals(self.matrix), x, y)
 
-
-Model = _Plane | _Affine | _Fundamental | _Essential
-
-
-def in_normalized(
-    model: GeometryModel, matrix: FloatArray, cameras: Sequence[FloatArray] | None
-) -> Model:
-    """Return the model with a matrix in normalized coordinates, to which the cameras map."""
-    if model == "essential":
-        assert cameras is not None
-        return _Essential(matrix, cameras)
-    if model == "fundamental":
-        return _Fundamental(matrix)
-    return _Plane(matrix) if model == "homography" else _Affine(matrix)
+    def moved(self, step: FloatArray) -> "Model":
+        """Return the model after a step (n,) of its parameters."""
+        steps = np.zeros(9)
+        steps[: len(step)] = step
+        if is_planar(self.kind):
+            return Model.of(self.kind, self.middle + steps.reshape(3, 3), None)
+        u, vt = self.u @ _rotation(steps[:3]), _rotation(steps[3:6]).T @ self.vt
+        return replace(self, u=u, vt=vt, middle=self.middle + np.diag([0, steps[6], 0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,13 +275,12 @@ def residual(
     core = native.core()
     if core is None:
         with np.errstate(all="ignore"):
-            squares = (PlaneFit if planar else LineFit).of(matrix, p, q).squares
+            distances = np.sqrt(fit(planar, matrix, p, q).squares)
+        distances = np.where(np.isfinite(distances), distances, np.inf)
     else:
         p, q, matrix = (np.ascontiguousarray(v, np.float64) for v in (p, q, matrix))
-        squares = core.square_residuals(p, q, matrix, planar)
-    factor = 2.0 if planar else 1.0
-    valid = np.isfinite(squares) & (squares >= 0)  # rounding may make a metric indefinite
-    return np.where(valid, np.sqrt(factor * np.where(valid, squares, 0)), np.inf)
+        distances = core.sampson_distances(p, q, matrix, planar)
+    return np.asarray(distances * (2**0.5 if planar else 1.0))
 
 
 def whole(matrix: FloatArray) -> FloatArray:
@@ -403,10 +304,9 @@ def line_distances(
     """Return the larger distance (m,) of each match from its two epipolar lines, in pixels."""
     matrix = in_pixels(matrix, cameras)
     x, y = homogeneous(p), homogeneous(q)
-    line_b, line_a = x @ matrix.T, y @ matrix
-    product = np.abs((y * line_b).sum(1))
-    shorter = np.minimum(*(np.linalg.norm(v[:, :2], axis=1) for v in (line_a, line_b)))
-    return np.asarray(product / np.maximum(shorter, 1e-300))
+    (b, c, d), (e, f, _) = matrix @ x.T, matrix.T @ y.T
+    shorter = np.sqrt(np.minimum(b * b + c * c, e * e + f * f))
+    return np.asarray(np.abs(y[:, 0] * b + y[:, 1] * c + d) / np.maximum(shorter, 1e-300))
 
 
 def mapped(points: FloatArray, matrix: FloatArray) -> FloatArray:
@@ -432,13 +332,15 @@ def errors(
     """
     p, q = points
     if is_planar(model):
-        slopes = PlaneFit.of(whole(matrix), p, np.zeros_like(p)).slopes[:, :, : len(covariance)]
+        slopes = _mapped_with_slopes(whole(matrix), homogeneous(p))[1][:, :, : len(covariance)]
     else:
         assert q is not None
-        slopes = LineFit.of(in_pixels(matrix, cameras), p, q).slopes
-        if cameras is not None:  # derivatives by the entries of the essential matrix
+        if cameras is not None:  # the covariance of the entries of the fundamental matrix
             first, second = (np.linalg.inv(k) for k in cameras)
-            slopes = slopes @ np.kron(second.T, first.T)
-        slopes = slopes[:, None]
-    spread = (slopes @ covariance * slopes).sum((1, 2))
-    return np.asarray(np.sqrt(np.maximum(spread, 0.0)))
+            change = np.kron(second.T, first.T)
+            covariance = change @ covariance @ change.T
+        epipolar = fit(False, in_pixels(matrix, cameras), p, q)
+        slopes = epipolar.slopes * np.sqrt(epipolar.precisions)[:, None]
+    rows = slopes.reshape(-1, len(covariance)).T
+    variances = (rows * (covariance @ rows)).sum(0).reshape(len(p), -1).sum(1)
+    return np.asarray(np.sqrt(np.maximum(variances, 0.0)))

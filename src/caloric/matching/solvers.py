@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from caloric.frames import local_maps, sigmas
 from caloric.matching import models
-from caloric.matching.models import Units, cross, homogeneous
+from caloric.matching.models import Model, Units, cross, homogeneous
 from caloric.types import FloatArray, GeometryModel
 
 REACH = 2.0  # σ around a match within which its local map is assumed to hold
 _EPIPOLAR_EQUATIONS = {"fundamental": 7, "essential": 5}
-_SOLVER_STEPS = 8  # Gauss-Newton steps to an essential matrix
+_SOLVER_STEPS = 8  # Newton steps to an essential matrix
 _REGULAR = 1e-10  # smallest pivot of independent equations
 Sample = NDArray[np.intp]
 
@@ -61,7 +61,7 @@ class Solver:
             return []
         if self.model == "fundamental":
             return _fundamental(rows)
-        return self._essential(rows / np.linalg.norm(rows, axis=1)[:, None], sample, best)
+        return self._essential(rows.reshape(5, 3, 3), sample, best)
 
     def parallax(self, sample: Sample, plane: FloatArray) -> list[FloatArray]:
         """Return F = [e]× H of a plane H and two matches that are not in it.
@@ -74,12 +74,13 @@ class Solver:
         return [matrix] if np.isfinite(matrix).all() else []
 
     def through(self, plane: FloatArray, epipole: FloatArray) -> FloatArray:
-        """Return F = [e]× H; it is undefined if the epipole is."""
+        """Return F = [e]× H, or the nearest E; it is undefined if the epipole is."""
         matrix = cross(epipole) @ plane
         with np.errstate(invalid="ignore"):
             matrix = matrix / np.linalg.norm(matrix)
-        if self.cameras is not None:  # the nearest essential matrix is used
+        if self.cameras is not None and np.isfinite(matrix).all():
             matrix = self.cameras[1].T @ matrix @ self.cameras[0]
+            matrix = Model.of("essential", matrix, self.cameras).matrix
         return np.asarray(matrix)
 
     def _planes(self, sample: Sample, by_frames: bool) -> list[FloatArray]:
@@ -123,15 +124,17 @@ class Solver:
     def _essential(
         self, rows: FloatArray, sample: Sample, best: FloatArray | None
     ) -> list[FloatArray]:
-        """Gauss-Newton steps to zeros of the equations.
+        """Return zeros of five equations (5, 3, 3) of F, found by Newton steps.
 
         They start from the best model so far, and from a rotation about the optical axis with a
         translation along each axis.
         """
         assert self.cameras is not None
-        if self.local is None:
-            cosine, sine = ((1, 0), (0, 1), (-1, 0), (0, -1))[sample[0] % 4]
-        else:  # the rotation of the first local map
+        first, second = (np.linalg.inv(k) for k in self.cameras)
+        rows = second @ rows @ first.T  # equations of E
+        rows = rows / np.linalg.norm(rows, axis=(1, 2))[:, None, None]
+        cosine, sine = ((1, 0), (0, 1), (-1, 0), (0, -1))[sample[0] % 4]
+        if self.local is not None:  # the rotation of the first local map
             (a, b), (c, d) = self.local[sample[0]]
             length = max(hypot(a + d, c - b), 1e-300)
             cosine, sine = (a + d) / length, (c - b) / length
@@ -139,21 +142,21 @@ class Solver:
         starts = [cross(axis) @ turn for axis in np.eye(3)]
         solutions = []
         for start in starts if best is None else [best, *starts]:
-            model = models.in_normalized("essential", start, self.cameras)
+            model = Model.of("essential", start, self.cameras)
             for _ in range(_SOLVER_STEPS):
-                matrix = model.in_units(model.matrix).ravel()
-                slopes = rows @ model.in_units(model.changes).reshape(5, 9).T
-                values, squares = rows @ matrix, slopes.T @ slopes
-                squares += 1e-9 * np.trace(squares) * np.eye(5)
+                # The scalar product of an equation with U M Vᵀ is that of ``turned`` with M.
+                turned = (model.u.T @ rows @ model.vt.T).reshape(5, 9).T
+                values = turned[0] + turned[4]
+                slopes = [turned[7], -turned[6], turned[3] - turned[1], turned[5], -turned[2]]
                 try:
-                    step = np.linalg.solve(squares, -slopes.T @ values)
+                    step = np.linalg.solve(np.stack(slopes, 1), -values)
                 except np.linalg.LinAlgError:
                     break
-                largest = float(np.abs(step).max())
-                if not largest < 1e6:
+                length = float(np.linalg.norm(step))
+                if not length < 1e6:
                     break
-                model = model.moved(np.asarray(step * min(1.0, 0.5 / max(largest, 1e-300))))
-                if largest < 1e-4 and values @ values < 1e-8 * (matrix @ matrix):
+                model = model.moved(np.asarray(step * min(1.0, 0.5 / max(length, 1e-300))))
+                if length < 1e-4 and values @ values < 1e-8:
                     solutions.append(model.matrix)
                     break
         return solutions
