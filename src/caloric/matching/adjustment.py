@@ -20,7 +20,7 @@ _CELLS = 10  # across the longer side of the matches, to count those around a ma
 _MIN_VARIANCE = 1e-6  # square pixels, of matches that are exact
 _RIDGE = 1e-12  # share of the trace that is added to the Hessian
 _TOLERANCE = 3e-5  # length of the last step
-_MAX_STEP = 0.1  # largest length
+_MAX_STEP = 0.2  # largest length
 # A share of ρ: with all of it, planes with little relief are more precise, and others less.
 _CORRELATION = 0.5
 

@@ -209,8 +209,8 @@ def _by_core(
     sigma, share, likelihood = native.core().estimate(
         x=units.of_points(matches.p), y=units.of_points(matches.q), variances=_variances(matches),
         first=first, second=second, scale=units.scale, reach=REACH,
-        model=list(POINTS).index(matches.model), cameras=calibrations, noise=Likelihood(limits).arguments(),
-        plane=Likelihood(of_plane).arguments(),
+        model=list(POINTS).index(matches.model), cameras=calibrations,
+        noise=Likelihood(limits).arguments(), plane=Likelihood(of_plane).arguments(),
         search=vars(options) | adjustment.constants() | {
             "seed": seed, "kept": _KEPT[matches.model],
             "min_samples": min(_MIN_SAMPLES[matches.model], options.samples),

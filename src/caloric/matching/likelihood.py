@@ -194,9 +194,9 @@ class Likelihood:
         at it.
         """
         c = self.limits
-        correct, order = self.probabilities(squares, 0.0, noise), np.argsort(squares)
-        below = np.cumsum(correct[order])
-        quantile = squares[order[np.searchsorted(below, 0.9 * below[-1])]]
+        squares = np.sort(squares)
+        below = np.cumsum(self.probabilities(squares, 0.0, noise))
+        quantile = squares[np.searchsorted(below, 0.9 * below[-1])]
         sigma = sqrt(float(quantile)) / _QUANTILES_90[c.dimensions]
         sigma = min(max(sigma, c.min_sigma), c.max_distance / QUANTILES[c.dimensions])
         distances = np.linspace(0, QUANTILES[c.dimensions] * sigma, 100)
