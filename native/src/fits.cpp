@@ -119,6 +119,30 @@ struct Residuals {
   }
 };
 
+// Adds the normal equations of D residuals per match. Invalid matches have no weight, but may have infinite slopes.
+template <int D>
+inline void add_equations(Residuals &r, Doubles weights, Longs valid, Doubles *hessian, Doubles *gradient) {
+  Doubles weighted[D][ENTRIES];
+  for (int k = 0; k < D; ++k) {
+    r.errors[k] = valid ? r.errors[k] : Doubles{};
+    const Doubles w = valid ? weights * r.precisions[k] : Doubles{};
+    for (int i = 0; i < ENTRIES; ++i) {
+      r.slopes[k][i] = valid ? r.slopes[k][i] : Doubles{};
+      weighted[k][i] = w * r.slopes[k][i];
+    }
+  }
+  for (int i = 0; i < ENTRIES; ++i) {
+    Doubles sum = weighted[0][i] * r.errors[0];
+    if (D == 2) sum += weighted[D - 1][i] * r.errors[D - 1];
+    gradient[i] += sum;
+    for (int j = i; j < ENTRIES; ++j) {
+      sum = weighted[0][i] * r.slopes[0][j];
+      if (D == 2) sum += weighted[D - 1][i] * r.slopes[D - 1][j];
+      *hessian++ += sum;
+    }
+  }
+}
+
 }  // namespace
 
 void write_squares(bool planar, const Entries &matrix, const FloatPoints &points, i64 count, float *squares) {
@@ -184,7 +208,7 @@ void sum_fit(const FitTask &task, const NoiseConstants &c, const Noise &noise, c
   Doubles product = Doubles{} + 1;  // of densities: logarithms of several at once
   sums.likelihood = 0;
   for (i64 first = 0; first < task.count; first += DOUBLES) {
-    const Residuals r(task, first, options.with_equations);
+    Residuals r(task, first, options.with_equations);
     const Doubles variances = load(task.values + 4 * task.stride + first), factors = load(task.factors + first);
     Doubles square = {};
     for (int k = 0; k < r.dimensions; ++k) square += r.errors[k] * r.errors[k] * r.precisions[k];
@@ -212,15 +236,10 @@ void sum_fit(const FitTask &task, const NoiseConstants &c, const Noise &noise, c
       std::memcpy(options.errors + k * task.stride + first, &error, sizeof error);
     }
     if (!options.with_equations) continue;
-    for (int k = 0; k < r.dimensions; ++k) {
-      const Doubles w = used * r.precisions[k];
-      Doubles *sum = hessian;
-      for (int i = 0; i < ENTRIES; ++i) {
-        const Doubles weighted = valid ? w * r.slopes[k][i] : Doubles{};
-        gradient[i] += weighted * (valid ? r.errors[k] : Doubles{});
-        for (int j = i; j < ENTRIES; ++j) *sum++ += weighted * (valid ? r.slopes[k][j] : Doubles{});
-      }
-    }
+    if (task.planar)
+      add_equations<2>(r, used, valid, hessian, gradient);
+    else
+      add_equations<1>(r, used, valid, hessian, gradient);
   }
   for (int i = 0; i < DOUBLES; ++i) sums.likelihood += std::log(product[i]);
   sums.correct = sum_of(correct);
