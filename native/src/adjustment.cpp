@@ -20,8 +20,8 @@ void Adjustment::use(std::vector<i64> rows) {
   values_.assign(5 * stride_, 0.0);
   for (std::size_t i = 0; i < count; ++i) {
     const i64 row = rows_[i];
-    const double values[5] = {matches_.x[2 * row], matches_.x[2 * row + 1], matches_.y[2 * row], matches_.y[2 * row + 1],
-                              matches_.variances[row]};
+    const double *x = matches_.x + 2 * row, *y = matches_.y + 2 * row;
+    const double values[5] = {x[0], x[1], y[0], y[1], matches_.variances[row]};
     for (int k = 0; k < 5; ++k) values_[k * stride_ + i] = values[k];
   }
   factors_.assign(stride_, 0.0);
@@ -152,7 +152,8 @@ bool Adjustment::write_covariance(const Model &model, const Noise &noise, double
   kernels().sum_fit(task_of(model), noise_, noise, {true, true}, sums);
   const double coordinates = noise_.dimensions * (double)rows_.size();
   const double free = std::max(1 - noise_.parameters / coordinates, 0.25);
-  const double mean = std::max(sums.squared / (noise_.dimensions * sums.correct * free + 1e-300), 1e-6);  // exact matches
+  const double exact = 1e-6;  // the variance of exact matches
+  const double mean = std::max(sums.squared / (noise_.dimensions * sums.correct * free + 1e-300), exact);
   double hessian[ENTRIES * ENTRIES], gradient[ENTRIES], solved[ENTRIES * ENTRIES], trace = 0;
   const int n = write_equations(model, sums, hessian, gradient);
   for (int i = 0; i < n; ++i) trace += hessian[(n + 1) * i];

@@ -114,7 +114,8 @@ class Search {
     EstimatedModel best = evaluated(start);
     for (const double level : {1.0, 0.4, 2.5}) {
       EstimatedModel current = start;
-      current.noise.sigma = std::clamp(level * start.noise.sigma, noise_.constants.min_sigma, noise_.constants.max_sigma);
+      const NoiseConstants &limits = noise_.constants;
+      current.noise.sigma = std::clamp(level * start.noise.sigma, limits.min_sigma, limits.max_sigma);
       Model model(kind_, start.matrix, task_.cameras);
       for (i64 step = 0; step < constants_.level_steps && adjustment_.move(model, current.noise); ++step)
         ;

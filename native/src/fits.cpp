@@ -15,7 +15,8 @@ typedef double Doubles __attribute__((vector_size(8 * DOUBLES)));
 typedef std::int64_t Longs __attribute__((vector_size(8 * DOUBLES)));
 
 // The residual of a match with a homography, mapped - y. Its second coordinate minus `slope` times the first one is
-// independent of the first one; `precisions` are the inverses of the variances of both, for unit variances of positions.
+// independent of the first one; `precisions` are the inverses of the variances of both, for unit variances of
+// positions.
 template <typename V, typename T>
 struct PlaneResidual {
   V depth, u, v, errors[2], slope, precisions[2];
@@ -227,7 +228,8 @@ void sum_fit(const FitTask &task, const NoiseConstants &c, const Noise &noise, c
       for (int i = 0; i < DOUBLES; ++i) sums.likelihood += std::log(product[i]);
       product = Doubles{} + 1;
     }
-    Doubles used = factors * (options.by_probability ? probability : (unmixed * weight + mixed * probability) * inverse);
+    const Doubles weighted = (unmixed * weight + mixed * probability) * inverse;
+    Doubles used = factors * (options.by_probability ? probability : weighted);
     used = valid ? used : Doubles{};
     squared += options.by_probability ? used * square : factors * (valid ? weight * relative : Doubles{});
     if (options.weights) std::memcpy(options.weights + first, &used, sizeof used);

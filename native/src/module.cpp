@@ -757,7 +757,8 @@ NB_MODULE(caloric_native, m) {
         nb::arg("table"), nb::arg("raw").noconvert());
   m.def("sampson_distances", &sampson_distances, nb::arg("x"), nb::arg("y"), nb::arg("matrix"), nb::arg("planar"));
   m.def("estimate", &estimate, nb::kw_only(), nb::arg("x"), nb::arg("y"), nb::arg("variances"), nb::arg("first").none(),
-        nb::arg("second").none(), nb::arg("scale"), nb::arg("reach"), nb::arg("model"), nb::arg("cameras").none(), nb::arg("noise"),
+        nb::arg("second").none(), nb::arg("scale"), nb::arg("reach"), nb::arg("model"), nb::arg("cameras").none(),
+        nb::arg("noise"),
         nb::arg("plane"), nb::arg("search"), nb::arg("sizes"), nb::arg("start").none(), nb::arg("matrix").noconvert(),
         nb::arg("covariance").noconvert());
   nb::class_<PointGrid>(m, "PointGrid")

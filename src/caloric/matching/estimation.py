@@ -58,7 +58,7 @@ class SearchOptions:
     subset_share: float = 0.5
     close: float = 3.5
     fitted: int = 300
-    rounds: int = 4
+    rounds: int = 3
     chosen: int = 600
     level_steps: int = 4
     steps: int = 8
@@ -129,7 +129,7 @@ class Estimate:
     matrix: FloatArray
     noise: Noise
     likelihood: float
-    covariance: FloatArray | None
+    covariance: FloatArray | None = None
 
 
 class GeometryEstimator(Protocol):
@@ -180,14 +180,6 @@ def estimate(
     return replace(estimated_model, matrix=factor * matrix, covariance=covariance)
 
 
-def _limits(matches: Correspondences, max_sigma: float | None) -> tuple[Limits, Limits]:
-    """Return the limits of the noise of the model, and of homographies that help to find it."""
-    of_model, of_plane = (
-        Limits.of(model, matches.size, max_sigma) for model in (matches.model, _PLANE)
-    )
-    return of_model, of_plane
-
-
 def _variances(matches: Correspondences) -> FloatArray:
     """Return the variances (m,) of Sampson's distance: half of those of matches."""
     variances = np.zeros(len(matches)) if matches.variances is None else matches.variances / 2
@@ -199,7 +191,7 @@ def _by_core(
     start: FloatArray | None, options: SearchOptions,
 ) -> Estimate | None:  # fmt: skip
     matrix, covariance = np.empty((3, 3)), np.empty((9, 9))
-    limits, of_plane = _limits(matches, max_sigma)
+    limits, of_plane = (Limits.of(m, matches.size, max_sigma) for m in (matches.model, _PLANE))
     first = second = calibrations = None
     if matches.frames is not None:
         first, second = (np.ascontiguousarray(maps, np.float64) for maps in matches.frames)
@@ -229,12 +221,12 @@ def _by_numpy(
     matches: Correspondences, units: Units, seed: int, max_sigma: float | None,
     start: FloatArray | None, options: SearchOptions,
 ) -> Estimate | None:  # fmt: skip
-    limits, of_plane = _limits(matches, max_sigma)
+    limits, of_plane = (Limits.of(m, matches.size, max_sigma) for m in (matches.model, _PLANE))
     order = _shuffled(len(matches), seed)
     search = _Search.of(matches, units, order, limits, seed, options)
     if start is not None:
-        likelihood, noise = search.highest(start)
-        return None if noise is None else search.finish(_Candidate(start, noise, likelihood))
+        model = search.with_noise(start)
+        return None if model is None else search.finish(model)
     plane, others, first = None, np.zeros(0, np.intp), None
     if not matches.planar:
         planar = replace(matches, model="homography")
@@ -245,13 +237,6 @@ def _by_numpy(
             first = search.of_plane(plane)
     best = search.sample(plane, others, matches.model, first)
     return None if best is None else search.finish(best)
-
-
-@dataclass(frozen=True, eq=False)
-class _Candidate:
-    matrix: FloatArray
-    noise: Noise
-    likelihood: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,8 +275,8 @@ class _Search:
 
     def sample(
         self, plane: FloatArray | None, others: NDArray[np.intp], wanted: GeometryModel,
-        best: _Candidate | None,
-    ) -> _Candidate | None:  # fmt: skip
+        best: Estimate | None,
+    ) -> Estimate | None:  # fmt: skip
         """Return the best model of random samples, with pairs of ``others`` that are off a plane.
 
         ``wanted`` is the model that the number of samples depends on, ``best`` a first model.
@@ -300,27 +285,27 @@ class _Search:
         limit, s = self.options.samples, -1
         while (s := s + 1) < limit:
             for matrix in self._solved(s, plane, others, best):
-                of_subset, _ = self.highest(matrix, self.order[: self.options.subset])
-                if of_subset <= self.options.subset_share * highest_of_subset:
+                part = self.with_noise(matrix, self.order[: self.options.subset])
+                minimum = self.options.subset_share * highest_of_subset
+                if part is None or part.likelihood <= minimum:
                     continue
-                likelihood, noise = self.highest(matrix)
-                if likelihood <= highest or noise is None:
+                model = self.with_noise(matrix)
+                if model is None or model.likelihood <= highest:
                     continue
-                highest, highest_of_subset = likelihood, of_subset
-                improved = self._improved(_Candidate(matrix, noise, likelihood))
+                highest, highest_of_subset = model.likelihood, part.likelihood
+                improved = self._improved(model)
                 if best is None or improved.likelihood > best.likelihood:
                     best = improved
                     limit = self._needed_samples(best, wanted)
         return best
 
-    def of_plane(self, plane: FloatArray) -> _Candidate | None:
+    def of_plane(self, plane: FloatArray) -> Estimate | None:
         """Return an epipolar geometry of a plane: samples of an exact plane give none."""
-        matrix = self.solver.through(plane, np.array([1.0, 0, 0]))
-        likelihood, noise = self.highest(matrix)
-        return None if noise is None else self._improved(_Candidate(matrix, noise, likelihood))
+        model = self.with_noise(self.solver.through(plane, np.array([1.0, 0, 0])))
+        return None if model is None else self._improved(model)
 
     def _solved(
-        self, s: int, plane: FloatArray | None, others: NDArray[np.intp], best: _Candidate | None
+        self, s: int, plane: FloatArray | None, others: NDArray[np.intp], best: Estimate | None
     ) -> list[FloatArray]:
         """Return the models of sample s; after all pools, another kind of sample is drawn."""
         turn = s // self.options.pools % 4
@@ -349,7 +334,7 @@ class _Search:
         """Return the number of first matches from which sample s is drawn."""
         return min(count, max(count >> (s % self.options.pools), 2 * size))
 
-    def _needed_samples(self, best: _Candidate, wanted: GeometryModel) -> int:
+    def _needed_samples(self, best: Estimate, wanted: GeometryModel) -> int:
         close, size = self.close_to(best), POINTS[self.model]
         failure = 0.0
         for k in range(self.options.pools):
@@ -370,32 +355,33 @@ class _Search:
     def _started(self, matrix: FloatArray) -> Model:
         return Model.of(self.model, matrix, self.cameras)
 
-    def highest(
+    def with_noise(
         self, matrix: FloatArray, rows: NDArray[np.intp] | None = None
-    ) -> tuple[float, Noise | None]:
-        """Return the likelihood of a model with its most likely noise."""
+    ) -> Estimate | None:
+        """Return a model with its most likely noise, None if unrelated matches are more likely."""
         squares = self._squares(matrix, self.order if rows is None else rows)
-        return NoiseTable.of(self.likelihood.limits).find(squares)
+        likelihood, noise = NoiseTable.of(self.likelihood.limits).find(squares)
+        return None if noise is None else Estimate(matrix, noise, likelihood)
 
-    def close_to(self, best: _Candidate) -> NDArray[np.bool_]:
+    def close_to(self, best: Estimate) -> NDArray[np.bool_]:
         """Return which matches are close to a model (m,)."""
         limit = (self.options.close * best.noise.sigma) ** 2
         return np.asarray(self._squares(best.matrix, np.arange(len(self.x))) <= np.float32(limit))
 
-    def _improved(self, start: _Candidate) -> _Candidate:
+    def _improved(self, start: Estimate) -> Estimate:
         """Alternate between the noise of all matches and a fit to some of those that are close."""
-        best = current = start
+        best = start
         for _ in range(self.options.rounds):
-            rows = self.order[self.close_to(current)[self.order]][: self.options.fitted]
-            task, model = self._adjustment(rows), self._started(current.matrix)
+            rows = self.order[self.close_to(best)[self.order]][: self.options.fitted]
+            task, model = self._adjustment(rows), self._started(best.matrix)
             for _ in range(2):
-                model, _, goes_on = task.moved(model, current.noise)
+                model, _, goes_on = task.moved(model, best.noise)
                 if not goes_on:
                     break
-            likelihood, noise = self.highest(model.matrix)
-            if noise is None or likelihood <= best.likelihood:
+            improved = self.with_noise(model.matrix)
+            if improved is None or improved.likelihood <= best.likelihood:
                 break
-            best = current = _Candidate(model.matrix, noise, likelihood)
+            best = improved
         return best
 
     def _adjustment(self, rows: NDArray[np.intp]) -> Adjustment:
@@ -403,7 +389,7 @@ class _Search:
             self.x[rows], self.y[rows], self.variances[rows], self.scale, self.likelihood
         )
 
-    def finish(self, start: _Candidate) -> Estimate:
+    def finish(self, start: Estimate) -> Estimate:
         """Fit a model to all matches, from the most likely of several noise levels."""
         task, limits = self._adjustment(self.order[: self.options.chosen]), self.likelihood.limits
         best = self._evaluated(task, start)
@@ -414,7 +400,7 @@ class _Search:
                 model, noise, goes_on = task.moved(model, noise)
                 if not goes_on:
                     break
-            fitted = self._evaluated(task, _Candidate(model.matrix, noise, 0.0))
+            fitted = self._evaluated(task, Estimate(model.matrix, noise, 0.0))
             best = fitted if fitted.likelihood > best.likelihood else best
         task, noise, model = self._adjustment(self.order), best.noise, self._started(best.matrix)
         best = self._evaluated(task, best)
@@ -423,7 +409,7 @@ class _Search:
             model, noise, goes_on = task.moved(model, noise)
             if not goes_on:
                 break
-        fitted = self._evaluated(task, _Candidate(model.matrix, noise, 0.0))
+        fitted = self._evaluated(task, Estimate(model.matrix, noise, 0.0))
         if fitted.likelihood >= _KEPT[self.model] * best.likelihood:
             best = fitted
         else:
@@ -431,10 +417,10 @@ class _Search:
         covariance = task.covariance(self._started(best.matrix), noise)
         return Estimate(best.matrix, best.noise, best.likelihood, covariance)
 
-    def _evaluated(self, task: Adjustment, model: _Candidate) -> _Candidate:
+    def _evaluated(self, task: Adjustment, model: Estimate) -> Estimate:
         """Return a model with its noise after some steps of maximization, and its likelihood."""
         likelihood, noise = task.evaluated(self._started(model.matrix), model.noise, _NOISE_STEPS)
-        return _Candidate(model.matrix, noise, likelihood)
+        return Estimate(model.matrix, noise, likelihood)
 
 
 _SHUFFLE = 1 << 30  # the first random number for the order of matches

@@ -167,7 +167,7 @@ class Model:
         cls, kind: GeometryModel, matrix: FloatArray, cameras: Sequence[FloatArray] | None
     ) -> "Model":
         """Return the model with a matrix in normalized coordinates, or the nearest one."""
-        inverses = () if cameras is None else tuple(np.linalg.inv(k) for k in cameras)
+        inverses = tuple(np.asarray(np.linalg.inv(k), np.float64) for k in cameras or ())
         if is_planar(kind):
             norm = np.linalg.norm(matrix) if kind == "homography" else 1.0
             return cls(kind, matrix / norm, np.eye(3), np.eye(3), inverses)
@@ -188,7 +188,8 @@ class Model:
             return unit if self.kind == "homography" else unit[:6]
         left, right = _GENERATORS @ self.middle, -self.middle @ _GENERATORS
         changes = np.concatenate([left, right, unit[4:5]])
-        return self.u @ changes[: 5 if self.kind == "essential" else 7] @ self.vt
+        count = 5 if self.kind == "essential" else 7
+        return np.asarray(self.u @ changes[:count] @ self.vt)
 
     def of_residuals(self, matrices: FloatArray) -> FloatArray:
         """Return the matrices (..., 3, 3) of residuals, for that of the model or derivatives."""

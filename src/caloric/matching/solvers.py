@@ -86,19 +86,18 @@ class Solver:
     def _planes(self, sample: Sample, by_frames: bool) -> list[FloatArray]:
         """Least squares of the entries whose last is 1."""
         rows = []
-        for m in sample:
-            x, y = np.append(self.x[m], 1.0), self.y[m]
+        for m, x in zip(sample, homogeneous(self.x[sample]), strict=True):
             for i in range(2):
-                row = np.zeros(9)
-                row[3 * i : 3 * i + 3], row[6:] = x, -y[i] * x
-                rows.append(row)
+                row = np.zeros((3, 3))
+                row[i], row[2] = x, -self.y[m, i] * x
+                rows.append(row.ravel())
                 if self.local is None or self.reach is None or not by_frames:
                     continue
                 for j in range(2):
-                    row = np.zeros(9)
-                    row[3 * i + j], row[6:] = 1, -self.local[m, i, j] * x
-                    row[6 + j] -= y[i]
-                    rows.append(self.reach[m] * row)
+                    row = np.zeros((3, 3))
+                    row[i, j], row[2] = 1, -self.local[m, i, j] * x
+                    row[2, j] -= self.y[m, i]
+                    rows.append(self.reach[m] * row.ravel())
         a = np.array(rows)
         used = a[:, : 8 if self.model == "homography" else 6]
         try:
@@ -144,10 +143,10 @@ class Solver:
         for start in starts if best is None else [best, *starts]:
             model = Model.of("essential", start, self.cameras)
             for _ in range(_SOLVER_STEPS):
-                # The scalar product of an equation with U M Vᵀ is that of ``turned`` with M.
-                turned = (model.u.T @ rows @ model.vt.T).reshape(5, 9).T
-                values = turned[0] + turned[4]
-                slopes = [turned[7], -turned[6], turned[3] - turned[1], turned[5], -turned[2]]
+                # The scalar product of an equation with U M Vᵀ is that of ``rotated`` with M.
+                rotated = (model.u.T @ rows @ model.vt.T).reshape(5, 9).T
+                values = rotated[0] + rotated[4]
+                slopes = [rotated[7], -rotated[6], rotated[3] - rotated[1], rotated[5], -rotated[2]]
                 try:
                     step = np.linalg.solve(np.stack(slopes, 1), -values)
                 except np.linalg.LinAlgError:
