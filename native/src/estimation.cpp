@@ -87,9 +87,9 @@ class Search {
         if (of_subset <= constants_.subset_share * highest_of_subset) continue;
         const double likelihood = highest_likelihood(matrix, count, noise);
         if (likelihood <= highest) continue;
-        highest = likelihood;
         highest_of_subset = of_subset;
         const EstimatedModel improved = improve({matrix, noise, likelihood});
+        highest = std::max(likelihood, constants_.improved_share * improved.likelihood);
         if (improved.likelihood <= best.likelihood) continue;
         best = improved;
         limit = needed_samples(best, point_size);

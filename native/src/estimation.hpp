@@ -9,7 +9,7 @@
 namespace caloric {
 
 struct SearchConstants {
-  double confidence, quality, subset_share, close, kept, ridge, tolerance, max_step, correlation;
+  double confidence, quality, subset_share, improved_share, close, kept, ridge, tolerance, max_step, correlation;
   i64 samples, min_samples, pools, subset, fitted, rounds, chosen, level_steps, cells, steps, seed;
 };
 

@@ -523,6 +523,7 @@ SearchConstants to_search(const nb::dict &constants) {
       .read("confidence", search.confidence)
       .read("quality", search.quality)
       .read("subset_share", search.subset_share)
+      .read("improved_share", search.improved_share)
       .read("close", search.close)
       .read("kept", search.kept)
       .read("ridge", search.ridge)

@@ -44,7 +44,8 @@ class SearchOptions:
 
     Sampling ends with a probability ``confidence`` that some sample was correct and, with the
     probability ``quality``, precise enough. ``pools`` of matches are halved in turn. Models whose
-    likelihood of the first ``subset`` matches is below ``subset_share`` of the best are rejected.
+    likelihood of the first ``subset`` matches is below ``subset_share`` of the best are rejected,
+    and those below ``improved_share`` of an improved model are not improved.
     Matches are close to a model up to ``close`` σ; up to ``fitted`` of them are used to improve a
     model, in at most ``rounds``. The levels of noise are compared after ``level_steps`` with
     ``chosen`` matches, and all matches are fitted in ``steps``.
@@ -56,6 +57,7 @@ class SearchOptions:
     pools: int = 4
     subset: int = 250
     subset_share: float = 0.5
+    improved_share: float = 0.9
     close: float = 3.5
     fitted: int = 300
     rounds: int = 3
@@ -292,8 +294,9 @@ class _Search:
                 model = self.with_noise(matrix)
                 if model is None or model.likelihood <= highest:
                     continue
-                highest, highest_of_subset = model.likelihood, part.likelihood
-                improved = self._improved(model)
+                improved, highest_of_subset = self._improved(model), part.likelihood
+                minimum = self.options.improved_share * improved.likelihood
+                highest = max(model.likelihood, minimum)
                 if best is None or improved.likelihood > best.likelihood:
                     best = improved
                     limit = self._needed_samples(best, wanted)
