@@ -108,8 +108,8 @@ def test_two_parts_of_a_facade_have_no_reliable_geometry():
 def test_the_common_part_of_two_parts_of_a_facade_is_found():
     rng = np.random.default_rng(3)
     whole = facade(rng, 9)
-    a, b = whole[:, :440], whole[:, 340:]
+    a, b = whole[:, :400], whole[:, 300:]
     pair = caloric.match_images(a, b, model="fundamental", views=None, propagate=False)
     assert pair
-    error = np.abs(pair.points_b + np.array([340, 0]) - pair.points_a).max(1)
+    error = np.abs(pair.points_b + np.array([300, 0]) - pair.points_a).max(1)
     assert (error < 3).mean() > 0.95

@@ -33,8 +33,8 @@ _MOST_DISTINCT, _LEAST_DISTINCT = 0.35, 0.25  # upper bounds on that limit and o
 _OTHERS = 0.4  # smallest mean distinctness of the other matches
 _MIN_PART, _MIN_SHARE = 8, 0.05  # matches of a repeated part
 _REPEATED = 0.2  # largest probability of a repeated part
-_EXAMINED = 300  # matches that are examined first
-_CLEAR = 0.6  # mean distinctness of these from which the others are not examined
+# Numbers of matches that are examined first, with the mean distinctness from which no others are.
+_EXAMINED = ((32, 0.75), (300, 0.6))
 _MAX_CHANGE, _MAX_ROTATION = 1.5, 20.0  # octaves and degrees, above which changes count equally
 _UPSIDE_DOWN = 90.0  # degrees: a window also resembles others upside down
 # Of 1, the logarithm of the share of distinct matches, octaves of scale and of anisotropy, and tens
@@ -160,13 +160,14 @@ def examined(appearance: Appearance, inliers: NDArray[np.bool_]) -> tuple[NDArra
     Also return the probability that the others are not.
     """
     rows = np.flatnonzero(inliers)
-    some = rows[np.linspace(0, len(rows) - 1, min(len(rows), _EXAMINED)).astype(np.intp)]
-    distinctness = appearance.selected(some).distinctness()
+    for number, clear in (*_EXAMINED, (len(rows), 0.0)):
+        if number < len(rows) < 2 * number:
+            continue
+        some = rows[np.linspace(0, len(rows) - 1, min(len(rows), number)).astype(np.intp)]
+        distinctness = appearance.selected(some).distinctness()
+        if len(some) == len(rows) or distinctness.scores.mean() >= clear:
+            break
     part = distinctness.repeated
-    if len(some) < len(rows) and (part.any() or distinctness.scores.mean() < _CLEAR):
-        some = rows
-        distinctness = appearance.selected(rows).distinctness()
-        part = distinctness.repeated
     repeated = np.zeros(len(inliers), bool)
     repeated[some[part]] = True
     return repeated, distinctness.selected(~part).probability
