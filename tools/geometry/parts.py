@@ -85,19 +85,14 @@ def _trial(path: Path) -> list[Report]:
 
 
 def run(paths: list[Path], processes: int, log: Log) -> Report:
-    """Return the report: rows of all parts, and what is accepted."""
+    """Return what is accepted of all parts of photographs."""
     os.environ[threads.SETTING] = "1"
     rows: list[Report] = []
     with ProcessPoolExecutor(processes) as pool:
         for of_photograph in pool.map(_trial, paths):
             rows.extend(of_photograph)
             log(f"{len(rows)} geometries")
-    return {
-        "versions": versions(),
-        "photographs": len(paths),
-        "summary": summary(rows),
-        "rows": rows,
-    }
+    return {"versions": versions(), "photographs": len(paths), "summary": summary(rows)}
 
 
 def summary(rows: list[Report]) -> list[Report]:
@@ -111,6 +106,7 @@ def summary(rows: list[Report]) -> list[Report]:
             lines.append({
                 "overlap": overlap, "model": model, "pairs": len(of_kind),
                 "accepted": len(accepted),
+                "without a common part": [r["photograph"] for r in accepted if overlap < 0],
                 "correct inliers": round(float(np.mean(shares)), 3) if shares else None,
             })  # fmt: skip
     return lines

@@ -55,6 +55,17 @@ def choices(report: Report) -> str:
     return table(head, [*rows, ["all", str(pairs), str(chosen), f"{good / pairs:.1%}"]])
 
 
+def parts(report: Report) -> str:
+    """Return the table of parts of photographs that are accepted."""
+    head = ["common part", "model", "pairs", "accepted", "correct inliers of these"]
+    rows = [
+        ["none" if line["overlap"] < 0 else f"{line['overlap']:.0%}", line["model"], str(line["pairs"]),
+         str(line["accepted"]), "" if line["overlap"] < 0 else f"{line['correct inliers']:.1%}"]
+        for line in report["summary"]
+    ]  # fmt: skip
+    return table(head, rows)
+
+
 def estimators(report: Report) -> str:
     """Return one table per model that compares the estimators; the best value is bold."""
     tables = []

@@ -31,7 +31,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "platforms.md": platforms.page,
     "scale.md": lambda: collections.page(results("scale")),
     "speed.md": lambda: speed.page(results("speed"), results("neighbors")),
-    "wide.md": lambda: wide.page(wide.unpacked(results("wide")), results("geometry")),
+    "wide.md": lambda: wide.page(
+        wide.unpacked(results("wide")), results("geometry"), results("parts")
+    ),
 }
 
 

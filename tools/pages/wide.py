@@ -82,12 +82,13 @@ def lines(report: Report) -> list[str]:
     return [part(report) for part in (real, rendered, unrelated)]
 
 
-def page(report: Report, geometry_report: Report) -> str:
+def page(report: Report, geometry_report: Report, parts_report: Report) -> str:
     """Return the text of the page."""
     return render(
         "wide.md", real=real(report), rendered=rendered(report),
         rendered_pairs=len({row["seed"] for row in report["pairs"] if row["tilt"]}), unrelated=unrelated(report),
         times_table=times(report), times=report["times"], tolerance=report["tolerance"],
+        parts=geometry.parts(parts_report), photographs_of_parts=parts_report["photographs"],
         threads=report["about"]["threads"], platform=report["about"]["platform"], **geometry.values(geometry_report),
     )  # fmt: skip
 

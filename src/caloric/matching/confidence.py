@@ -22,8 +22,9 @@ A logistic regression combines them, with N limited to −40 … 10::
     epipolar: σ(a + b N) / (1 + (e / 5)²)
 
 The last factors are not fitted; they lower the confidence if e is several pixels. With k inliers
-it is multiplied by k / (k + r) if the rival is strong. It is 0 if
-the inliers are on one line, or if the images are mirrored.
+it is multiplied by k / (k + r) if the rival is strong, and by the probability that the inliers are
+not due to repeated structure (:mod:`repetition`), if there are descriptors. It is 0 if the inliers
+are on one line, or if the images are mirrored.
 
 The coefficients were fitted to pairs of images rendered from photographs, and to unrelated
 photographs (``python -m tools geometry``; reliability diagrams are in docs/wide.md).

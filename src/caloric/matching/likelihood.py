@@ -33,7 +33,7 @@ _LANES = 16  # of the compiled core
 MIN_SIGMA = 0.05  # pixels: images and refinement are not more precise
 # Shares of the diagonal of an image: the largest deviation from epipolar lines and from planes,
 # which may have relief, and the largest distance of an inlier.
-_MAX_SIGMA = {False: 0.001, True: 0.003}
+_MAX_SIGMA = {False: 0.00025, True: 0.003}
 _MAX_DISTANCE = 0.003
 _BAND = 2 * 2**0.5  # ratio of the width of the band of small residuals to the largest residual
 
