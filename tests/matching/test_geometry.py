@@ -174,3 +174,11 @@ def test_a_second_fit_that_loses_inliers_is_not_used(monkeypatch):
     kept = geometry.refitted(known, p, q, None, None, None)
     np.testing.assert_array_equal(kept.matrix, known.matrix)
     assert len(kept) == len(known)
+
+
+def test_repeated_structure_is_not_excluded_without_descriptors():
+    a, b, _, _ = scene("fundamental", outliers=0.1)
+    result = geometry.estimate(a, b, model="fundamental")
+    assert result
+    assert "repeated structure was not excluded" in result.reason
+    assert geometry.estimate(a, b, model="homography").reason != result.reason

@@ -58,6 +58,7 @@ _MIN_ERROR, _MAX_ERROR = 0.02, 50.0  # pixels
 CORRECT_ERROR = 5.0  # pixels: the largest mean error of a correct geometry
 _MAX_CHANCE = -2.0  # power above which a geometry may be due to chance
 _MAX_PLANAR_ERROR = 10.0  # pixels: expected error that halves the confidence
+REPEATED = "repeated structure: the images match themselves as well as each other"
 _MIN_DISTINCT = 0.8  # probability below which repeated structure is the reason for a low confidence
 STRONG_RIVAL = 0.3  # inliers of a second model, relative to those of the first
 _TRIANGLES, _MIRRORED = 100, 0.8  # number of triangles, share with opposite orientations
@@ -131,7 +132,7 @@ class Evidence:
         if self.power > _MAX_CHANCE:
             return f"{self.inliers} inliers may agree by chance"
         if self.distinct < _MIN_DISTINCT:
-            return "repeated structure: the images match themselves as well as each other"
+            return REPEATED
         if self.error > CORRECT_ERROR:
             return f"the inliers determine it poorly: expected error {self.error:.0f} pixels"
         if self._has_strong_rival:

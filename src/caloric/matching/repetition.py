@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caloric.frames import local_maps
+from caloric.runtime import threads
 from caloric.runtime.indexing import select
 from caloric.types import FloatArray
 
@@ -77,7 +78,8 @@ class Appearance:
         )
         difference = first - second
         squares = np.einsum("ij,ij->i", difference, difference)
-        nearest = np.minimum(_nearest(a, i, first), _nearest(b, j, second))
+        pending = threads.begin(lambda: _nearest(a, i, first))
+        nearest = np.minimum(_nearest(b, j, second), pending())
         ratios = np.sqrt(squares / np.maximum(nearest, 1e-12))
         positions = np.concatenate([frames[:, :, 2] for frames in self.frames], 1)
         return Distinctness(np.asarray(ratios, np.float64), local_maps(*self.frames), positions)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from caloric.errors import unknown
 from caloric.matching import geometry, repetition
-from caloric.matching.confidence import NEEDED, Evidence
+from caloric.matching.confidence import NEEDED, REPEATED, Evidence
 from caloric.matching.estimation import Correspondences
 from caloric.matching.geometry import EstimateKeywords, Geometry
 from caloric.matching.models import Box, mapped
@@ -79,7 +79,8 @@ def estimate(
     other = epipolar_model(options.get("intrinsics"))
     pending = threads.begin(lambda: estimated(other))  # both geometries at the same time
     (plane, of_plane), (epipolar, of_epipolar) = estimated("homography"), pending()
-    if of_plane and of_epipolar and of_epipolar.distinct < 0.5:
+    is_repeated = of_epipolar is not None and of_epipolar.distinct < 0.5
+    if of_plane and is_repeated:
         plane = _doubted(plane, of_plane, options)
     p, q = geometry.checked_points(a), geometry.checked_points(b)
     size = Box.of(options.get("size"), q).size if len(q) else (1.0, 1.0)
@@ -91,7 +92,10 @@ def estimate(
             return replace(
                 unchanged, reason=f"homography: the camera did not move{part}", alternative=moved
             )
-    return choose(plane, epipolar, q, size)
+    chosen = choose(plane, epipolar, q, size)
+    if is_repeated and not chosen and REPEATED not in chosen.reason:
+        chosen = replace(chosen, reason=f"{chosen.reason}; {REPEATED}")
+    return chosen
 
 
 def _doubted(plane: Geometry, evidence: Evidence, options: EstimateKeywords) -> Geometry:
