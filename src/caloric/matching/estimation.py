@@ -182,6 +182,13 @@ def estimate(
     return replace(estimated_model, matrix=factor * matrix, covariance=covariance)
 
 
+def _limits(matches: Correspondences, max_sigma: float | None) -> tuple[Limits, Limits]:
+    """Return the limits of the noise of the model, and of homographies that help to find it."""
+    is_refined = matches.variances is not None
+    limits = Limits.of(matches.model, matches.size, max_sigma, is_refined)
+    return limits, Limits.of(_PLANE, matches.size, max_sigma)
+
+
 def _variances(matches: Correspondences) -> FloatArray:
     """Return the variances (m,) of Sampson's distance: half of those of matches."""
     variances = np.zeros(len(matches)) if matches.variances is None else matches.variances / 2
@@ -193,7 +200,7 @@ def _by_core(
     start: FloatArray | None, options: SearchOptions,
 ) -> Estimate | None:  # fmt: skip
     matrix, covariance = np.empty((3, 3)), np.empty((9, 9))
-    limits, of_plane = (Limits.of(m, matches.size, max_sigma) for m in (matches.model, _PLANE))
+    limits, of_plane = _limits(matches, max_sigma)
     first = second = calibrations = None
     if matches.frames is not None:
         first, second = (np.ascontiguousarray(maps, np.float64) for maps in matches.frames)
@@ -223,7 +230,7 @@ def _by_numpy(
     matches: Correspondences, units: Units, seed: int, max_sigma: float | None,
     start: FloatArray | None, options: SearchOptions,
 ) -> Estimate | None:  # fmt: skip
-    limits, of_plane = (Limits.of(m, matches.size, max_sigma) for m in (matches.model, _PLANE))
+    limits, of_plane = _limits(matches, max_sigma)
     order = _shuffled(len(matches), seed)
     search = _Search.of(matches, units, order, limits, seed, options)
     if start is not None:

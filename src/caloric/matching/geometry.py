@@ -2,6 +2,7 @@
 
 import numbers
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypedDict, Unpack
 
 import numpy as np
@@ -228,21 +229,12 @@ def estimate_with_evidence(
         reason = _ON_LINE if is_line(p) or is_line(q) else _NO_SAMPLE
         return replace(no_geometry, reason=reason), None
     result = _described(estimated_model, matches, threshold, no_geometry)
-    judged = evidence(
-        confidence.Estimate(
-            model,
-            estimated_model.matrix,
-            p,
-            q,
-            result.residuals,
-            result.threshold,
-            boxes,
-            frames,
-            cameras,
-        ),
-        lambda others: _rival(matches, others, threshold, seed),
-        estimated_model.covariance,
-    )
+    described = confidence.Estimate(
+        model, estimated_model.matrix, p, q, result.residuals, result.threshold, boxes, frames,
+        cameras,
+    )  # fmt: skip
+    find_rival = partial(_rival, matches, threshold=threshold, seed=seed)
+    judged = evidence(described, find_rival, estimated_model.covariance)
     appearance = options.get("appearance")
     if appearance is not None and not matches.planar and judged.confidence > _DOUBTED:
         repeated, probability = repetition.examined(appearance, result.inliers)
@@ -306,7 +298,7 @@ def _max_sigma(matches: Correspondences, threshold: float | None) -> float | Non
 
 
 def _rival(
-    matches: Correspondences, others: NDArray[np.bool_], threshold: float | None, seed: int
+    matches: Correspondences, others: NDArray[np.bool_], *, threshold: float | None, seed: int
 ) -> int:
     """Return the number of inliers of a second model, among the other matches (m,)."""
     rest = replace(matches, p=matches.p[others], q=matches.q[others], frames=None, variances=None)

@@ -32,9 +32,11 @@ _SIGMA_STEP = 1.5  # ratio of deviations in a table
 _LANES = 16  # of the compiled core
 MIN_SIGMA = 0.05  # pixels: images and refinement are not more precise
 # Shares of the diagonal of an image: the largest deviation from epipolar lines and from planes,
-# which may have relief, and the largest distance of an inlier.
+# which may have relief, and the largest distance of an inlier. Matches that were not refined are
+# less precise.
 _MAX_SIGMA = {False: 0.00025, True: 0.003}
-_MAX_DISTANCE = 0.003
+_UNREFINED = 2.0  # ratio of deviations from epipolar lines
+_MAX_DISTANCE = {False: 0.0015, True: 0.003}
 _BAND = 2 * 2**0.5  # ratio of the width of the band of small residuals to the largest residual
 
 
@@ -68,13 +70,15 @@ class Limits:
 
     @classmethod
     def of(
-        cls, model: GeometryModel, size: tuple[float, float], max_sigma: float | None = None
-    ) -> "Limits":
+        cls, model: GeometryModel, size: tuple[float, float], max_sigma: float | None = None,
+        is_refined: bool = True,
+    ) -> "Limits":  # fmt: skip
         """Return the limits for models of images of a size (h, w); they depend on its diagonal."""
         (h, w), planar = size, models.is_planar(model)
         highest = max(_MAX_SIGMA[planar] * hypot(h, w), 2 * MIN_SIGMA)
+        highest *= 1.0 if planar or is_refined else _UNREFINED
         highest = highest if max_sigma is None else max_sigma
-        lowest, farthest = min(MIN_SIGMA, highest / 2), _MAX_DISTANCE * hypot(h, w)
+        lowest, farthest = min(MIN_SIGMA, highest / 2), _MAX_DISTANCE[planar] * hypot(h, w)
         if planar:  # Sampson's distance is that of points, divided by the square root of 2
             return cls(lowest, highest, h * w / (4 * pi), 2, _PARAMETERS[model], 4.0, 0.3, farthest)
         band = _BAND * hypot(h, w)
