@@ -3,7 +3,7 @@
 Windows of a facade match other windows, at any shift along the epipolar lines, and a symmetric
 building matches its mirror image. Such matches may agree with a geometry. But an element that is
 repeated between two images is repeated within each image as well: the descriptors of such a match
-are no closer to each other than to those of other features of their own images. The ratio of a
+are no closer to each other than to those of other features of the same image. The ratio of a
 match is its distance relative to the smaller of these two distances. Below 0.8 the match is
 distinct.
 
@@ -70,7 +70,7 @@ class Appearance:
         return Appearance(self.features, self.indices[rows], (first, second))
 
     def distinctness(self) -> "Distinctness":
-        """Compare the matches with the features of their own images."""
+        """Compare the matches with the features of the same images."""
         a, b = self.features()
         i, j = self.indices.T
         first, second = (
