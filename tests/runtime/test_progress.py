@@ -45,7 +45,8 @@ def steps_of(work):
     return [step for step in received if step], received.count("")
 
 
-def test_matching_reports_every_level_of_views():
+def test_matching_reports_every_level_of_views(monkeypatch):
+    monkeypatch.setattr("caloric.image_pair._MIN_SUPPORT", {})  # all levels are tried
     rng = np.random.default_rng(0)
     a, b = rng.random((2, 150, 200))
     steps, checks = steps_of(lambda: caloric.match_images(a, b, max_features=200))

@@ -162,7 +162,7 @@ def test_an_unreliable_result_is_reported(served, page):
         data = encode(photographs.gray(name, (200, 160)))
         viewer.set_image(side, session.LoadedImage.of(f"{name}.png", data))
     open_page(page, served(viewer))
-    assert "not reliable, even with simulated views up to tilt 8" in text(page, "counts")
+    assert "not reliable, even with simulated views up to tilt 2" in text(page, "counts")
     assert page.evaluate("document.getElementById('mode-swipe').disabled")
 
 

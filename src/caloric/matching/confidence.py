@@ -67,8 +67,8 @@ _NEAR = 7.0  # times the threshold of inliers
 _RELIEF = 0.014  # share of the diagonal: residuals that relief may cause
 _GRID = 8  # points across and down at which errors are predicted
 # Coefficients of the regressions: see the module.
-PLANAR = (-6.408, -0.15, -0.599, -1.076, 1.904)
-EPIPOLAR = (-3.509, -0.206)
+PLANAR = (-6.068, -0.15, -0.958, -1.242, 1.834)
+EPIPOLAR = (-4.674, -0.24)
 
 
 @dataclass(frozen=True)

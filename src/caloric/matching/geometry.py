@@ -235,20 +235,40 @@ def estimate_with_evidence(
     )  # fmt: skip
     find_rival = partial(_rival, matches, threshold=threshold, seed=seed)
     judged = evidence(described, find_rival, estimated_model.covariance)
+    result = replace(result, confidence=judged.confidence, reason=_reason(result, judged, options))
+    return without_repetition(result, judged, p, q, options)
+
+
+def _reason(known: Geometry, judged: Evidence, options: EstimateKeywords) -> str:
+    if judged.confidence <= _RELIABLE:
+        return judged.weakness
+    is_excluded = models.is_planar(known.model) or options.get("appearance") is not None
+    return "" if is_excluded else _NOT_EXCLUDED
+
+
+def without_repetition(
+    known: Geometry, judged: Evidence | None, p: FloatArray, q: FloatArray,
+    options: EstimateKeywords,
+) -> tuple[Geometry, Evidence | None]:  # fmt: skip
+    """Return an epipolar geometry without inliers that are due to repeated structure.
+
+    If all of them may be, its confidence is lower. Other geometries are returned unchanged.
+    """
     appearance = options.get("appearance")
-    if appearance is not None and not matches.planar and judged.confidence > _DOUBTED:
-        repeated, probability = repetition.examined(appearance, result.inliers)
-        if repeated.any():
-            return _without(repeated, a, b, options, result)
-        judged = replace(judged, distinct=probability)
-    reason = "" if judged.confidence > _RELIABLE else judged.weakness
-    if appearance is None and not matches.planar and not reason:
-        reason = _NOT_EXCLUDED
-    return replace(result, confidence=judged.confidence, reason=reason), judged
+    if appearance is None or judged is None or judged.confidence <= _DOUBTED:
+        return known, judged
+    if models.is_planar(known.model):
+        return known, judged
+    repeated, probability = repetition.examined(appearance, known.inliers)
+    if repeated.any():
+        return _without(repeated, p, q, options, known)
+    judged = replace(judged, distinct=probability)
+    reason = _reason(known, judged, options)
+    return replace(known, confidence=judged.confidence, reason=reason), judged
 
 
 def _without(
-    repeated: NDArray[np.bool_], a: ArrayLike, b: ArrayLike, options: EstimateKeywords,
+    repeated: NDArray[np.bool_], p: FloatArray, q: FloatArray, options: EstimateKeywords,
     known: Geometry,
 ) -> tuple[Geometry, Evidence | None]:  # fmt: skip
     """Return the geometry without matches (m,) that are due to repeated structure."""
@@ -261,7 +281,7 @@ def _without(
     rest["frames"] = None if frames is None else (frames[0][kept], frames[1][kept])
     rest["appearance"] = None if appearance is None else appearance.selected(kept)
     rest["support"] = None
-    geometry, judged = estimate_with_evidence(np.asarray(a)[kept], np.asarray(b)[kept], **rest)
+    geometry, judged = estimate_with_evidence(p[kept], q[kept], **rest)
     inliers, residuals = np.zeros(len(repeated), bool), known.residuals.copy()
     inliers[kept], residuals[kept] = geometry.inliers, geometry.residuals
     return replace(geometry, inliers=inliers, residuals=residuals), judged

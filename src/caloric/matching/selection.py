@@ -72,16 +72,13 @@ def estimate(
     """
 
     def estimated(model: GeometryModel) -> tuple[Geometry, Evidence | None]:
-        with_model = options.copy()
-        with_model["model"] = model
-        return geometry.estimate_with_evidence(a, b, **with_model)
+        without = options.copy()
+        without["model"], without["appearance"] = model, None  # which is only used if it matters
+        return geometry.estimate_with_evidence(a, b, **without)
 
     other = epipolar_model(options.get("intrinsics"))
     pending = threads.begin(lambda: estimated(other))  # both geometries at the same time
     (plane, of_plane), (epipolar, of_epipolar) = estimated("homography"), pending()
-    is_repeated = of_epipolar is not None and of_epipolar.distinct < 0.5
-    if of_plane and is_repeated:
-        plane = _doubted(plane, of_plane, options)
     p, q = geometry.checked_points(a), geometry.checked_points(b)
     size = Box.of(options.get("size"), q).size if len(q) else (1.0, 1.0)
     if _is_static(p, q, size, epipolar):
@@ -92,6 +89,15 @@ def estimate(
             return replace(
                 unchanged, reason=f"homography: the camera did not move{part}", alternative=moved
             )
+    is_most = plane and len(plane) > _MOST * len(p)
+    if is_most and not has_parallax(plane, epipolar, size):
+        return choose(plane, epipolar, q, size)
+    of_other = options.copy()
+    of_other["model"] = other
+    epipolar, of_epipolar = geometry.without_repetition(epipolar, of_epipolar, p, q, of_other)
+    is_repeated = of_epipolar is not None and of_epipolar.distinct < 0.5
+    if of_plane and is_repeated and not is_most:
+        plane = _doubted(plane, of_plane, options)
     chosen = choose(plane, epipolar, q, size)
     if is_repeated and not chosen and REPEATED not in chosen.reason:
         chosen = replace(chosen, reason=f"{chosen.reason}; {REPEATED}")
@@ -99,9 +105,9 @@ def estimate(
 
 
 def _doubted(plane: Geometry, evidence: Evidence, options: EstimateKeywords) -> Geometry:
-    """Return a homography whose matches may be due to repeated structure, unless they are most."""
+    """Return a homography whose matches may be due to repeated structure."""
     appearance = options.get("appearance")
-    if appearance is None or not plane or len(plane) > _MOST * len(plane.inliers):
+    if appearance is None or not plane:
         return plane
     _, probability = repetition.examined(appearance, plane.inliers)
     judged = replace(evidence, distinct=probability)
