@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from caloric.cli import console
-from caloric.cli.options import DEFAULTS, DescriptorName, Device, WhiteLevel, takes_extract_options
+from caloric.cli.options import (
+    DEFAULTS,
+    DescriptorName,
+    Device,
+    Threshold,
+    WhiteLevel,
+    takes_extract_options,
+)
 from caloric.interop.exporters import FORMATS
 from caloric.options import ExtractOptions
 from caloric.runtime.words import counted
@@ -65,10 +72,6 @@ Ratio = Annotated[float, typer.Option(help="Threshold for the ratio test.")]
 Agreement = Annotated[bool, typer.Option(help="Also keep matches that agree with their neighbors.")]
 Propagate = Annotated[bool, typer.Option(help="Look for each point in all images that show it.")]
 Model = Annotated[str, typer.Option(help="Geometric model: fundamental or homography.")]
-Threshold = Annotated[
-    float | None,
-    typer.Option(help="Maximum residual of an inlier, in pixels. Default: from the noise."),
-]
 
 
 Sharing = Annotated[

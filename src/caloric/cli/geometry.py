@@ -7,7 +7,7 @@ import numpy as np
 import typer
 
 from caloric.cli import console
-from caloric.cli.options import Json, Model
+from caloric.cli.options import Json, Model, Threshold
 from caloric.errors import InputError
 from caloric.matching import models
 from caloric.matching.geometry import Geometry, alternative
@@ -27,10 +27,7 @@ def verify(
         ),
     ],
     model: Model = "auto",
-    threshold: Annotated[
-        float | None,
-        typer.Option(help="Maximum residual of an inlier, in pixels. Default: from the noise."),
-    ] = None,
+    threshold: Threshold = None,
     seed: Annotated[int, typer.Option(help="Random seed for the robust estimator.")] = 0,
     size_a: Annotated[
         str | None,

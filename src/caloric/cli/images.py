@@ -10,7 +10,14 @@ from typing import Annotated
 import typer
 
 from caloric.cli import console
-from caloric.cli.options import DEFAULTS, Device, Model, WhiteLevel, takes_extract_options
+from caloric.cli.options import (
+    DEFAULTS,
+    Device,
+    Model,
+    Threshold,
+    WhiteLevel,
+    takes_extract_options,
+)
 from caloric.errors import Failure, InputError
 from caloric.image.loading import Decoder
 from caloric.image_pair import ViewsChoice
@@ -59,10 +66,7 @@ def match(
     agreement: Annotated[
         bool, typer.Option(help="Also keep matches that agree with their neighbors.")
     ] = True,
-    threshold: Annotated[
-        float | None,
-        typer.Option(help="Maximum residual of an inlier, in pixels. Default: from the noise."),
-    ] = None,
+    threshold: Threshold = None,
     seed: Annotated[int, typer.Option(help="Random seed for the robust estimator.")] = 0,
     views: Annotated[
         ViewsChoice,

@@ -31,6 +31,10 @@ Model = Annotated[
         help="Geometric model; auto chooses between homography and fundamental from the matches."
     ),
 ]
+Threshold = Annotated[
+    float | None,
+    typer.Option(help="Maximum residual of an inlier, in pixels. Default: from the noise."),
+]
 WhiteLevel = Annotated[
     float | None,
     typer.Option(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from caloric.collection.tracks import PairMatches, Tracks, join
 from caloric.matching import estimation
 from caloric.matching.estimation import Correspondences
+from caloric.matching.likelihood import QUANTILES
 from caloric.matching.models import Box
 from caloric.runtime import threads
 from caloric.types import FloatArray
@@ -23,7 +24,7 @@ from caloric.types import FloatArray
 Moved = tuple[NDArray[np.integer], FloatArray]  # indices (k,) of features, and positions (k, 2)
 
 _THRESHOLD = 2.0  # pixels: the score of a match decreases from 1 to 0 at this residual
-_MAX_SIGMA = _THRESHOLD / 2.576  # of which 99 % of normal residuals are within the threshold
+_MAX_SIGMA = _THRESHOLD / QUANTILES[1]  # of which 99 % of normal residuals are within the threshold
 _MIN_MATCHES = 12  # fewer fit any geometry
 _TOLERANCE = 0.5  # decrease of the score of a track that is not evidence against its refinement
 _SIGNIFICANCE = 3.0  # standard errors by which increases must outnumber decreases
@@ -64,18 +65,11 @@ def improved(
     refined = _changed(xy, moved)
 
     def fitted(pair: PairMatches) -> _Pair:
-        estimates = (
+        fits = (
             estimation.estimate(_points(pair, positions), 0, _MAX_SIGMA)
             for positions in (xy, refined)
         )
-        return _Pair(
-            pair,
-            [
-                estimated_model.matrix
-                for estimated_model in estimates
-                if estimated_model is not None
-            ],
-        )
+        return _Pair(pair, [fit.matrix for fit in fits if fit is not None])
 
     enough = [pair for pair in pairs if len(pair.matches) >= _MIN_MATCHES]
     fits = [pair for pair in threads.each(fitted, enough) if pair.matrices]

@@ -67,9 +67,7 @@ class SearchOptions:
 
 
 DEFAULT = SearchOptions()
-RIVAL = SearchOptions(
-    samples=100, level_steps=0, steps=0
-)  # of a second model, which is only compared
+RIVAL = SearchOptions(samples=100, level_steps=0, steps=0)  # for a model that is only compared
 UNCHANGED = SearchOptions(level_steps=0, steps=0)  # for a model that is not fitted
 
 

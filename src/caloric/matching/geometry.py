@@ -255,9 +255,9 @@ def without_repetition(
     If all of them may be, its confidence is lower. Other geometries are returned unchanged.
     """
     appearance = options.get("appearance")
-    if appearance is None or judged is None or judged.confidence <= _DOUBTED:
+    if appearance is None or models.is_planar(known.model):
         return known, judged
-    if models.is_planar(known.model):
+    if judged is None or judged.confidence <= _DOUBTED:
         return known, judged
     repeated, probability = repetition.examined(appearance, known.inliers)
     if repeated.any():

@@ -59,11 +59,6 @@ class Matches:
         """Return which matches (m,) were found in one of the ways of :data:`ORIGINS`."""
         return np.asarray(self.origins == ORIGINS.index(origin))
 
-    @property
-    def trusted(self) -> NDArray[np.bool_]:
-        """Which matches (m,) are precise: all but those that only agree with their neighbors."""
-        return ~self.is_from("agreement")
-
     @classmethod
     def empty(cls) -> "Matches":
         """Return an empty set of matches."""

@@ -120,6 +120,7 @@ class Distinctness:
     def terms(self) -> tuple[float, ...]:
         """The regressors: see :data:`COEFFICIENTS`."""
         count = len(self.ratios)
+        # A distinct match counts 1.5 and a nearly distinct one 0.5.
         distinct = (self.ratios < _DISTINCT).sum() + 0.5 * (self.ratios < _NEARLY).sum()
         change = np.median(self.maps, 0)
         largest, smallest = (max(float(v), 1e-3) for v in np.linalg.svd(change)[1])
